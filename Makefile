@@ -1,0 +1,51 @@
+# `make demo` and `make test` are all a newcomer needs; both work from a fresh clone.
+SHELL := /bin/bash
+BIN := .venv/bin
+DEMO := .venv/.demo-installed
+TEST := .venv/.test-installed
+
+.PHONY: help demo test lint bench generated cluster clean
+
+help:
+	@sed -n 's/^#: //p' Makefile
+
+#: make demo       two pretended nodes with two processes each train a small model here
+demo: $(DEMO)
+	$(BIN)/slurm-adapter local --nodes 2 examples/modelarts/train.py --processes 2 --epochs 3
+
+#: make test       everything, on a real Slurm cluster brought up for the tests (as root)
+test: $(TEST)
+	$(BIN)/python -m pytest $(PYTEST)
+
+#: make lint       style, types, import rule
+lint: $(TEST)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+#: make bench      the figures, side by side with their peers
+bench: $(TEST)
+	$(BIN)/python bench/run.py
+
+#: make generated  rewrite what is generated: sbatch/*.sbatch and parts of docs/
+generated: $(TEST)
+	$(BIN)/python tools/generate.py
+
+#: make cluster    a shell on the test cluster's head, as its ordinary user (as root)
+cluster: $(TEST)
+	cd tests && ../$(BIN)/python -m testbed --project ..
+
+#: make clean      take away what was made here
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache slurm-adapter
+
+$(DEMO): pyproject.toml
+	tools/system-packages.sh venv
+	tools/make-venv.sh .
+	touch $@
+
+$(TEST): pyproject.toml
+	tools/system-packages.sh venv tests
+	tools/make-venv.sh '.[test]'
+	touch $@ $(DEMO)

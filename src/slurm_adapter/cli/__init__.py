@@ -1,0 +1,17 @@
+"""Floor 8: the command line."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    """Run the command line; ranks take a short way that loads none of the head's libraries."""
+    words = sys.argv[1:]
+    if words and words[0] in ("exec", "env", "first-failure"):
+        from slurm_adapter.node.main import main as node_main  # noqa: PLC0415
+
+        return node_main(words)
+    from slurm_adapter.cli.app import main as head_main  # noqa: PLC0415
+
+    return head_main(words)

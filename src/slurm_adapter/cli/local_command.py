@@ -1,0 +1,54 @@
+"""`slurm-adapter local`: start the job here, N nodes pretended."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from slurm_adapter.cli.options import settings_of
+from slurm_adapter.cli.report import check_format, literal_path_warning, print_dry_run, say, warn
+from slurm_adapter.cli.request import job_from_layers
+from slurm_adapter.errors import BadValueError
+from slurm_adapter.job import Boot
+from slurm_adapter.launch.events import Ended
+from slurm_adapter.launch.local import LocalFleet, plan_local
+from slurm_adapter.launch.supervise import Supervisor
+from slurm_adapter.show.dryrun import DryRun
+from slurm_adapter.show.lines import LinePrinter
+
+_Grace = Annotated[
+    float,
+    typer.Option("--grace", metavar="SECONDS", help="From SIGTERM to SIGKILL when ending ranks."),
+]
+
+
+def local(common: dict[str, Any], *, grace: _Grace = 10.0) -> int:
+    """Start the job here, N nodes pretended: for a first run and for debugging."""
+    check_format(common["format"])
+    if grace < 0:
+        raise BadValueError(f"--grace {grace} is before now", "Give 0 or more seconds.")
+    job = job_from_layers(settings_of(common), common["job"])
+    plan = plan_local(job, os.environ)
+    boot = job.program.path if isinstance(job.program, Boot) else None
+    warnings = (*plan.warnings, *(literal_path_warning(boot) if boot else ()))
+    if common["dry_run"]:
+        print_dry_run(DryRun(plan, (f"{job.log_folder}/",), warnings=warnings), common["format"])
+        return 0
+    if not common["quiet"]:
+        warn(warnings)
+    Path(job.log_folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+    printer = LinePrinter(plan.world_size)
+    fleet = LocalFleet(plan, os.environ)
+    if common["verbose"]:
+        say(f"{plan.world_size} ranks started, rendezvous port {plan.run.port}")
+    supervisor = Supervisor(
+        fleet,
+        show=lambda event: None if isinstance(event, Ended) else printer.show(event),
+        say=say,
+        name=lambda rank: f"rank {rank}",
+        grace_s=grace,
+    )
+    return supervisor.run().status

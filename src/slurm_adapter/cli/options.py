@@ -1,0 +1,184 @@
+"""The options that all launching commands share, declared once.
+
+Each is None where it was not given, so that the layers below it can speak.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from slurm_adapter.job import CONTRACTS, DELIVERIES
+from slurm_adapter.jobfile import Settings, settings_from_options
+from slurm_adapter.node.options import parse_channels, parse_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FORMATS = ("rich", "plain", "json")
+
+
+def _option(help_text: str, *names: str, metavar: str | None = None, variable: bool = True) -> Any:
+    long = next(name for name in names if name.startswith("--"))
+    envvar = "SLURM_ADAPTER_" + long[2:].upper().replace("-", "_") if variable else None
+    return typer.Option(*names, help=help_text, metavar=metavar, envvar=envvar, show_envvar=False)
+
+
+Script = Annotated[
+    str | None,
+    typer.Argument(metavar="SCRIPT", help="Boot file (.py). What follows it belongs to it."),
+]
+Arguments = Annotated[
+    list[str] | None, typer.Argument(metavar="ARGUMENTS", help="The script's own.")
+]
+
+# name of the parameter -> its type with the option
+COMMON: dict[str, Any] = {
+    "job": Annotated[str | None, _option("Job file (TOML).", "--job", metavar="FILE")],
+    "nodes": Annotated[int | None, _option("Nodes.", "-N", "--nodes", metavar="N")],
+    "gpus_per_node": Annotated[
+        int | None, _option("GPUs on each node.", "--gpus-per-node", metavar="N")
+    ],
+    "flavor": Annotated[
+        str | None,
+        _option("What a node has: a ModelArts flavor's text or id.", "--flavor", metavar="TEXT"),
+    ],
+    "code": Annotated[
+        str | None,
+        _option("Code directory (default: the script's).", "--code", metavar="DIR"),
+    ],
+    "contract": Annotated[
+        str | None,
+        _option("How the script learns its place.", "--contract", metavar="|".join(CONTRACTS)),
+    ],
+    "env": Annotated[
+        list[str] | None,
+        _option(
+            "Set a variable, or keep one that would be taken out. Repeatable.",
+            "--env",
+            metavar="NAME[=VALUE]",
+            variable=False,
+        ),
+    ],
+    "input": Annotated[
+        list[str] | None,
+        _option("An input channel. Repeatable.", "--input", metavar="NAME=PATH", variable=False),
+    ],
+    "output": Annotated[
+        list[str] | None,
+        _option("An output channel. Repeatable.", "--output", metavar="NAME=PATH", variable=False),
+    ],
+    "channels": Annotated[
+        str | None,
+        _option("How the script gets its channels.", "--channels", metavar="|".join(DELIVERIES)),
+    ],
+    "port": Annotated[int | None, _option("Rendezvous port.", "--port", metavar="N")],
+    "name": Annotated[
+        str | None, _option("The job's name (default: the script's).", "--name", metavar="NAME")
+    ],
+    "job_folder": Annotated[
+        str | None,
+        _option("Logs go here (default: slurm-adapter/NAME).", "--job-folder", metavar="DIR"),
+    ],
+    "python": Annotated[
+        str | None,
+        _option("Interpreter (default: the job's `python`).", "--python", metavar="PROGRAM"),
+    ],
+    "command": Annotated[
+        str | None,
+        _option(
+            "Run this with /bin/sh -c in place of a script; nothing is appended.",
+            "--command",
+            metavar="TEXT",
+            variable=False,
+        ),
+    ],
+    "dry_run": Annotated[
+        bool, typer.Option("--dry-run", help="Show what would happen, and do nothing.")
+    ],
+    "format": Annotated[
+        str, _option("Form of the dry run.", "--format", metavar="|".join(FORMATS))
+    ],
+    "verbose": Annotated[bool, typer.Option("-v", "--verbose", help="Say more on stderr.")],
+    "quiet": Annotated[bool, typer.Option("-q", "--quiet", help="Say only errors on stderr.")],
+}
+_DEFAULTS: dict[str, Any] = {"dry_run": False, "format": "rich", "verbose": False, "quiet": False}
+
+
+def with_common_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Give a command `SCRIPT [ARGUMENTS]...` and the common options before its own.
+
+    The function gets them as `common`, a dictionary by parameter name.
+    """
+    own = [
+        parameter
+        for name, parameter in inspect.signature(function, eval_str=True).parameters.items()
+        if name != "common"
+    ]
+    shared = {"script": Script, "arguments": Arguments, **COMMON}
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        inspect.Parameter(name, keyword, default=_DEFAULTS.get(name), annotation=annotation)
+        for name, annotation in shared.items()
+    ] + [parameter.replace(kind=keyword) for parameter in own]
+
+    @wraps(function)
+    def command(**values: Any) -> int:
+        common = {name: values.pop(name) for name in shared}
+        return function(common, **values)
+
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+def program(
+    *, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+) -> None:
+    """Start PyTorch training jobs on Slurm or on this machine; ModelArts scripts run unchanged."""
+    del version  # answered before any of this is loaded
+
+
+def settings_of(common: dict[str, Any], sbatch: list[str] | None = None) -> Settings:
+    """Return the layer of settings that the command line's options make."""
+    script, arguments = common["script"], list(common["arguments"] or [])
+    if common["command"] is not None and script is not None:
+        script, arguments = None, [script, *arguments]
+    env, keep = parse_environment(common["env"] or [])
+    inputs = parse_channels(common["input"] or [], "--input")
+    outputs = parse_channels(common["output"] or [], "--output")
+    plain = [
+        "name",
+        "code",
+        "nodes",
+        "gpus_per_node",
+        "flavor",
+        "contract",
+        "python",
+        "port",
+        "channels",
+        "job_folder",
+        "command",
+    ]
+    options: dict[str, Any] = {name: common[name] for name in plain}
+    options |= {
+        "boot": script,
+        "args": arguments if script is not None or arguments else None,
+        "env": env or None,
+        "keep": list(keep) or None,
+        "inputs": {channel.name: channel.path for channel in inputs} or None,
+        "outputs": {channel.name: channel.path for channel in outputs} or None,
+        "slurm": _sbatch_options(sbatch or []) or None,
+    }
+    return settings_from_options(options)
+
+
+def _sbatch_options(texts: list[str]) -> dict[str, str | bool]:
+    options: dict[str, str | bool] = {}
+    for text in texts:
+        name, equals, value = text.removeprefix("--").partition("=")
+        options[name] = value if equals else True
+    return options

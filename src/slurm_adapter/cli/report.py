@@ -1,0 +1,65 @@
+"""What a launching command says on stderr beside its errors, and how a dry run is printed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from slurm_adapter.cli.options import FORMATS
+from slurm_adapter.errors import BadValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from slurm_adapter.show.dryrun import DryRun
+
+_LITERAL = b"/home/ma-user"
+
+
+def say(text: str) -> None:
+    """Say one thing on stderr."""
+    print(f"slurm-adapter: {text}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def warn(warnings: Iterable[str]) -> None:
+    """Say each warning on stderr."""
+    for warning in warnings:
+        say(f"warning: {warning}")
+
+
+def check_format(form: str) -> None:
+    """Refuse a dry run in a form that does not exist."""
+    if form not in FORMATS:
+        raise BadValueError(f"there is no format {form!r}", f"Choose one of: {', '.join(FORMATS)}.")
+
+
+def print_dry_run(dry_run: DryRun, form: str) -> None:
+    """Print a dry run to stdout."""
+    if form == "json":
+        print(dry_run.to_json())  # noqa: T201
+    elif form == "plain":
+        from slurm_adapter.show.plain import plain  # noqa: PLC0415
+
+        sys.stdout.write(plain(dry_run, os.environ))
+    else:
+        from rich.console import Console  # noqa: PLC0415
+
+        from slurm_adapter.show.tree import tree  # noqa: PLC0415
+
+        Console(highlight=False).print(tree(dry_run))
+
+
+def literal_path_warning(boot: str) -> list[str]:
+    """Notice a boot file that names ModelArts' own directories, which are not there."""
+    try:
+        with open(boot, "rb") as file:  # noqa: PTH123
+            found = _LITERAL in file.read()
+    except OSError:
+        return []
+    if not found:
+        return []
+    return [
+        f"{boot} names {_LITERAL.decode()}, which does not exist here: use the MA_ variables, or"
+        " --input and --output"
+    ]

@@ -1,0 +1,108 @@
+"""From layers of settings to the job: everything is checked here, before anything starts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slurm_adapter.errors import BadValueError
+from slurm_adapter.flavor import Flavor, read_flavor
+from slurm_adapter.job import Boot, Channel, Command, Job, Program
+from slurm_adapter.jobfile import Settings, merge, read_config_file, read_job_file
+from slurm_adapter.node.program import locate_boot, locate_code
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def job_from_layers(options: Settings, job_file: str | None) -> Job:
+    """Return the job; options win over the job file, which wins over the user's config file.
+
+    Raises:
+        BadValueError: for the first thing that cannot be meant.
+    """
+    layers = [read_config_file(os.environ)]
+    if job_file is not None:
+        layers.append(read_job_file(Path(job_file)))
+    return job_from_settings(merge([*layers, options]), os.getcwd())  # noqa: PTH109
+
+
+def job_from_settings(settings: Settings, base: str) -> Job:
+    """Return the job that settings describe; relative paths are meant from `base`."""
+    program, code, stem = _program(settings, base)
+    flavor = read_flavor(settings.flavor) if settings.flavor is not None else None
+    nodes = 1 if settings.nodes is None else settings.nodes
+    if flavor is not None and flavor.most_nodes is not None and nodes > flavor.most_nodes:
+        raise BadValueError(
+            f"the flavor {settings.flavor} is for {flavor.most_nodes} nodes at most, not {nodes}",
+            f"Give --nodes {flavor.most_nodes} or another flavor.",
+        )
+    name = stem if settings.name is None else settings.name
+    optional = {
+        "contract": settings.contract,
+        "python": settings.python,
+        "gpus_per_node": _gpus(settings, flavor),
+        **(_of_flavor(flavor) if flavor is not None else {}),
+    }
+    job = Job(
+        program=program,
+        code=code,
+        folder=_absolute(settings.job_folder, base) if settings.job_folder else base,
+        name=name,
+        args=tuple(settings.args or ()),
+        nodes=nodes,
+        env=settings.env,
+        keep=tuple(settings.keep),
+        inputs=_channels(settings.inputs, base),
+        outputs=_channels(settings.outputs, base),
+        channels_as=settings.channels,
+        port=settings.port,
+        slurm={name: value or None for name, value in settings.slurm.items()},
+        **{name: value for name, value in optional.items() if value is not None},
+    )
+    if settings.job_folder:
+        return job
+    from slurm_adapter.record import replace  # noqa: PLC0415
+
+    return replace(job, folder=os.path.join(base, "slurm-adapter", job.file_stem))  # noqa: PTH118
+
+
+def _program(settings: Settings, base: str) -> tuple[Program, str, str]:
+    """Return (program, code directory, the name a job gets where none is given)."""
+    if settings.boot is not None and settings.command is not None:
+        raise BadValueError("a boot file and --command are two programs", "Give one of them.")
+    code = locate_code(settings.code, base) if settings.code is not None else None
+    if settings.boot is not None:
+        boot, code = locate_boot(settings.boot, code, base)
+        return Boot(boot), code, Path(boot).stem
+    if settings.command is not None:
+        if not settings.command.strip():
+            raise BadValueError("--command is empty", "Give what /bin/sh should run.")
+        return Command(settings.command), code or base, "job"
+    raise BadValueError(
+        "nothing to run was given",
+        "Name a boot file, as in `slurm-adapter local -N 2 train.py --epochs 5`, or --job FILE.",
+    )
+
+
+def _gpus(settings: Settings, flavor: Flavor | None) -> int | None:
+    if settings.gpus_per_node is not None or flavor is None:
+        return settings.gpus_per_node
+    return flavor.cards
+
+
+def _of_flavor(flavor: Flavor) -> dict[str, Any]:
+    return {
+        "accelerator": flavor.accelerator or None,
+        "cpus_per_task": flavor.cpus,
+        "memory_mib": flavor.memory_mib,
+    }
+
+
+def _channels(channels: Mapping[str, str], base: str) -> tuple[Channel, ...]:
+    return tuple(Channel(name, _absolute(path, base)) for name, path in channels.items())
+
+
+def _absolute(path: str, base: str) -> str:
+    return os.path.abspath(os.path.join(base, os.path.expanduser(path)))  # noqa: PTH100, PTH111, PTH118

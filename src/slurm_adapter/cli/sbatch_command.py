@@ -1,0 +1,129 @@
+"""`slurm-adapter sbatch`: write the script, submit it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from slurm_adapter.cli.options import settings_of
+from slurm_adapter.cli.report import check_format, literal_path_warning, print_dry_run, say, warn
+from slurm_adapter.cli.request import job_from_layers
+from slurm_adapter.cluster.cluster import Cluster, Node
+from slurm_adapter.cluster.hostlist import expand_hostlist
+from slurm_adapter.errors import BadValueError
+from slurm_adapter.job import Boot, Job
+from slurm_adapter.launch import slurm
+from slurm_adapter.launch.sbatch import Script, make_script, tasks_per_node
+from slurm_adapter.plan import Plan, make_plan
+from slurm_adapter.show.dryrun import DryRun, SlurmAnswer
+
+_Sbatch = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sbatch", metavar="NAME[=VALUE]", help="Any long sbatch option by name. Repeatable."
+    ),
+]
+_ScriptFile = Annotated[
+    str | None,
+    typer.Option("--script", metavar="FILE", help="Only write the script (-: to stdout)."),
+]
+_Parsable = Annotated[bool, typer.Option("--parsable", help="Print the job id alone.")]
+_Preview = Annotated[
+    str | None,
+    typer.Option("--preview-nodes", metavar="LIST", help="Node names to show in a dry run."),
+]
+
+
+def sbatch(
+    common: dict[str, Any],
+    *,
+    sbatch: _Sbatch = None,
+    script_file: _ScriptFile = None,
+    parsable: _Parsable = False,
+    preview_nodes: _Preview = None,
+) -> int:
+    """Write the sbatch script and submit it."""
+    check_format(common["format"])
+    job = job_from_layers(settings_of(common, sbatch), common["job"])
+    made = make_script(job, adapter_words(), os.getcwd(), slurm.site_options())  # noqa: PTH109
+    plan = make_plan(job, _preview(job, preview_nodes))
+    boot = job.program.path if isinstance(job.program, Boot) else None
+    warnings = (*plan.warnings, *made.warnings, *(literal_path_warning(boot) if boot else ()))
+    path = Path(job.folder) / f"{job.file_stem}.sbatch"
+    if common["dry_run"]:
+        print_dry_run(_dry_run(plan, made, path, warnings), common["format"])
+        return 0
+    if not common["quiet"]:
+        warn(warnings)
+    if script_file is not None:
+        return _only_write(made, script_file, quiet=common["quiet"])
+    slurm.make_folders(made)
+    slurm.write_script(made, path)
+    submission = slurm.submit(made, path)
+    print(submission.job_id if parsable else submission.line)  # noqa: T201
+    if not common["quiet"]:
+        output = made.summary["output"] or ""
+        say(f"output: {output.replace('%j', submission.job_id)}")
+        if common["verbose"]:
+            say(f"script: {path}")
+    return 0
+
+
+def adapter_words() -> list[str]:
+    """Return what starts slurm-adapter on a node: the absolute path of this very program.
+
+    A path, because nodes need not have the same PATH; the installed command rather than
+    `python -m`, which would put the working directory, and any `types.py` in it, before the
+    standard library.
+    """
+    beside = Path(sys.executable).with_name("slurm-adapter")
+    if beside.is_file():
+        return [str(beside)]
+    return [sys.executable, "-m", "slurm_adapter.node"]
+
+
+def _preview(job: Job, names: str | None) -> Cluster:
+    """Return the nodes as far as they are known before Slurm has chosen any."""
+    if names is None:
+        shown = [f"<node {index}>" for index in range(job.nodes)]
+    else:
+        shown = expand_hostlist(names)
+        if len(shown) != job.nodes:
+            raise BadValueError(
+                f"--preview-nodes {names} names {len(shown)} nodes, the job wants {job.nodes}",
+                f"Give {job.nodes} names, or --nodes {len(shown)}.",
+            )
+    reason = "asked for" if job.gpus_per_node is not None else ""
+    nodes = [
+        Node(name, gpus=job.gpus_per_node, gpus_reason=reason, tasks=tasks_per_node(job))
+        for name in shown
+    ]
+    return Cluster(tuple(nodes), "the job", known=names is not None)
+
+
+def _dry_run(plan: Plan, script: Script, path: Path, warnings: tuple[str, ...]) -> DryRun:
+    answer = None
+    if slurm.have_sbatch():
+        answer = SlurmAnswer(*slurm.test_only(script))
+    files = (*(f"{folder}/" for folder in script.folders), str(path))
+    return DryRun(plan, files, script, answer, warnings)
+
+
+def _only_write(script: Script, file: str, *, quiet: bool) -> int:
+    if file == "-":
+        sys.stdout.buffer.write(os.fsencode(script.text))
+        sys.stdout.flush()
+    else:
+        slurm.make_folders(script)
+        slurm.write_script(script, Path(file))
+    if not quiet:
+        missing = [folder for folder in script.folders if not Path(folder).is_dir()]
+        for folder in missing:
+            say(f"before submitting it, make its log folder: mkdir -p {folder}")
+        for name in script.environment:
+            say(f"{name} is not written into the script: it must be set when it is submitted")
+    return 0

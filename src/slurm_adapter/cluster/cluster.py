@@ -1,0 +1,76 @@
+"""The nodes of one job in rank order: what contracts and the plan are told about machines."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from slurm_adapter.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from slurm_adapter.setting import Setting
+
+
+@record
+class Node:
+    """One machine of the job."""
+
+    name: str
+    """Its name, as the cluster calls it."""
+    address: str | None = None
+    """What the other nodes reach it by (an IP address), None while that is not known."""
+    gpus: int | None = None
+    """Accelerators the job has on it, None where nothing says."""
+    gpus_reason: str = ""
+    """Where `gpus` comes from."""
+    settings: tuple[Setting, ...] = ()
+    """Variables that belong to this node, e.g. which devices are its own."""
+    tasks: int | None = None
+    """Tasks that Slurm starts on it, None outside a step: the contract decides."""
+
+    @property
+    def reached_by(self) -> str:
+        """The name or address under which a script is told to reach this node."""
+        return self.name if self.address is None else self.address
+
+
+@record
+class Cluster:
+    """The nodes in rank order, and where the list comes from."""
+
+    nodes: tuple[Node, ...]
+    source: str
+    """Said in reasons, e.g. `step 12.0` or `this machine`."""
+    known: bool = True
+    """False where the names are placeholders because Slurm has not chosen nodes yet."""
+    addressed: bool = False
+    """True where scripts reach nodes by `Node.address` rather than by name."""
+
+    def host(self, index: int) -> str:
+        """Return what stands for node `index` in host lists and in `tcp://HOST:PORT`."""
+        node = self.nodes[index]
+        return node.reached_by if self.addressed else node.name
+
+    @cached_property
+    def host_list(self) -> str:
+        """All hosts in rank order, separated by commas."""
+        return ",".join(map(self.host, range(len(self.nodes))))
+
+
+@record
+class Run:
+    """What tells this run from others: known only once it starts, hence apart from the job.
+
+    None stands for "not known yet"; a plan then shows a placeholder and says why.
+    """
+
+    uuid: str | None = None
+    """A UUID, the same on every node; `MA_VJ_NAME` is `ma-job-<uuid>`."""
+    port: int | None = None
+    """The rendezvous port on the node of rank 0."""
+    port_reason: str = "10000 to 32767, from the job id and the step id once the step runs"
+    job_id: str | None = None
+    master: int = 0
+    """Index of the node on which rank 0 runs."""
+    settings: tuple[Setting, ...] = ()
+    """Variables that the way of starting adds for every rank, unless the user set them."""

@@ -1,0 +1,65 @@
+"""How many GPUs a task may count on, as far as Slurm and the drivers' variables say it."""
+
+from __future__ import annotations
+
+from slurm_adapter.errors import StepError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VISIBLE_DEVICES = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+
+
+def gpus_on_node(environment: Mapping[str, str]) -> int | None:
+    """Return the step's GPUs on this node, None where nothing says (SL-10).
+
+    SLURM_GPUS_ON_NODE is the count itself; where an old Slurm or a site's plug-in leaves it
+    out, the request per node stands in, then the list of the job's devices.
+    """
+    for name in ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"):
+        text = environment.get(name)
+        if text:
+            return count_gpus(text, name)
+    for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"):
+        text = environment.get(name)
+        if text:
+            return len(device_list(text))
+    return None
+
+
+def count_gpus(text: str, variable: str) -> int:
+    """Return the sum of a GPU request: `4`, `a100:4`, `a100:2,v100:2` (SL-10)."""
+    total = 0
+    for part in text.split(","):
+        count = part.rpartition(":")[2]
+        if not (count.isascii() and count.isdigit()):
+            raise StepError(
+                f"{variable}={text!r} cannot be read at {part!r}",
+                "Slurm writes COUNT or TYPE:COUNT, as in a100:4; --gpus-per-node overrules it.",
+            )
+        total += int(count)
+    return total
+
+
+def visible_devices(environment: Mapping[str, str]) -> tuple[str, int] | None:
+    """Return (variable, number of devices) that a driver's variable lets this process see.
+
+    The entries may be numbers, UUIDs (`GPU-...`) or MIG instances: they are counted, not read.
+    """
+    for name in VISIBLE_DEVICES:
+        if name in environment:
+            return name, len(device_list(environment[name]))
+    return None
+
+
+def device_list(text: str) -> list[str]:
+    """Return the devices of a list; `0-3` is a range in Slurm's lists, NoDevFiles means none."""
+    devices: list[str] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        if dash and first.isdigit() and last.isdigit():
+            devices += map(str, range(int(first), int(last) + 1))
+        elif part and part not in ("NoDevFiles", "-1"):
+            devices.append(part)
+    return devices

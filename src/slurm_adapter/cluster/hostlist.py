@@ -1,0 +1,218 @@
+"""Slurm's node lists: `n[01-03]` to names and back, without any external tool (SL-12).
+
+The grammar is that of Slurm's hostlist expressions: names separated by commas, each with any
+number of bracket groups, each group a list of numbers and ranges. The width of a range's lower
+bound is the least width of its numbers (SL-01). Order and repetitions are kept.
+"""
+
+from __future__ import annotations
+
+import re
+
+from slurm_adapter.errors import NodeListError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+MOST_HOSTS = 100_000
+
+_ENTRY = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")
+_GROUP = re.compile(r"\[([^\[\]]*)\]")
+_RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+_DIGITS = "0123456789"
+_LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)", re.DOTALL)
+# A range's two ends; a text width of 18 digits is what Slurm itself can count in 64 bits.
+_MOST_DIGITS = 18
+
+
+def expand_hostlist(text: str, *, most: int = MOST_HOSTS) -> list[str]:
+    """Return the host names that a node list describes, in order.
+
+    In a name with several groups the last one runs fastest (SL-04).
+
+    Raises:
+        NodeListError: for a list that is empty, cut short, or otherwise not Slurm's grammar, and
+            for one that describes more than `most` hosts (counted before any is built).
+    """
+    hosts: list[str] = []
+    for entry in _entries(text):
+        literals = _GROUP.split(entry)
+        if len(literals) == 1:
+            hosts.append(entry)
+        else:
+            groups = [list(_ranges(group, text)) for group in literals[1::2]]
+            _check_count(groups, most - len(hosts), most, text)
+            hosts += _combine(literals[::2], groups)
+        if len(hosts) > most:
+            raise _too_many(text, most)
+    return hosts
+
+
+def fold_hostlist(names: Iterable[str]) -> str:
+    """Return a node list that expands to exactly these names in this order.
+
+    Neighbours that differ only in their last number share brackets; so do, one level up,
+    neighbours that differ only in the number before it (two groups at most: the order of
+    three differs between expanders, SL-04).
+
+    Raises:
+        NodeListError: where a name is empty or holds a bracket, a comma or white space.
+    """
+    names = list(names)
+    for name in names:
+        if not name or not _is_plain(name):
+            raise NodeListError(f"{name!r} cannot be a host name", "Give names, not node lists.")
+    return ",".join(_fold_outer(_fold_last(names)))
+
+
+def _is_plain(name: str) -> bool:
+    return not ("[" in name or "," in name or "]" in name or name.split() != [name])
+
+
+def _entries(text: str) -> Iterator[str]:
+    """Yield the comma-separated entries; a comma inside brackets does not separate (SL-02)."""
+    position, end = 0, len(text)
+    if not text.strip():
+        raise NodeListError("the node list is empty", 'Give names, as in "n[01-04],login1".')
+    while position < end:
+        match = _ENTRY.match(text, position)
+        if match is None:
+            raise _malformed(text, position)
+        entry = match.group()
+        if entry.split() != [entry]:
+            raise NodeListError(
+                f"white space inside the node list {_shortened(text)}",
+                'Separate names by a comma alone, as in "n01,n02".',
+            )
+        yield entry
+        position = match.end()
+        if position < end:
+            if text[position] != "," or position + 1 == end:
+                raise _malformed(text, position)
+            position += 1
+
+
+def _ranges(group: str, text: str) -> Iterator[tuple[int, int, int]]:
+    """Yield (first, last, width) for each part of a bracket group."""
+    for part in group.split(","):
+        match = _RANGE.fullmatch(part)
+        if match is None or len(match[1]) > _MOST_DIGITS or len(match[2] or "") > _MOST_DIGITS:
+            raise NodeListError(
+                f"[{_shortened(group)}] is not a list of numbers in the node list"
+                f" {_shortened(text)}",
+                "Write numbers and ranges, as in n[1-3,7].",
+            )
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise NodeListError(
+                f"the range {part} runs backwards in the node list {_shortened(text)}",
+                f"Write it as {match[2]}-{match[1]}.",
+            )
+        yield first, last, len(match[1])
+
+
+def _check_count(
+    groups: Sequence[Sequence[tuple[int, int, int]]], room: int, most: int, text: str
+) -> None:
+    count = 1
+    for group in groups:
+        count *= sum(last - first + 1 for first, last, _ in group)
+        if count > room:
+            raise _too_many(text, most)
+
+
+def _combine(
+    literals: Sequence[str], groups: Sequence[Sequence[tuple[int, int, int]]]
+) -> list[str]:
+    names = [literals[0]]
+    for group, literal in zip(groups, literals[1:], strict=True):
+        numbers = [
+            number + literal
+            for first, last, width in group
+            for number in map(f"%0{width}d".__mod__, range(first, last + 1))
+        ]
+        names = [name + number for name in names for number in numbers]
+    return names
+
+
+def _fold_last(names: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield (prefix, rest): names alike but for their last number become one entry."""
+    prefix = suffix = ""
+    ranges: list[list[str]] = []  # [first, last] as written
+    following = ""
+    for name in names:
+        before = name.rstrip(_DIGITS)
+        number, after = name[len(before) :], ""
+        if not number:  # text after the last number, or no number at all
+            match = _LAST_NUMBER.fullmatch(name)
+            before, number, after = match.groups() if match else (name, "", "")
+        if not number or len(number) > _MOST_DIGITS:
+            if ranges:
+                yield _entry(prefix, ranges, suffix)
+                ranges = []
+            yield name, ""
+            continue
+        if ranges and before == prefix and after == suffix:
+            if number == following:
+                ranges[-1][1] = number
+            else:
+                ranges.append([number, number])
+        else:
+            if ranges:
+                yield _entry(prefix, ranges, suffix)
+            prefix, suffix, ranges = before, after, [[number, number]]
+        following = str(int(number) + 1).zfill(len(ranges[-1][0]))
+    if ranges:
+        yield _entry(prefix, ranges, suffix)
+
+
+def _entry(prefix: str, ranges: list[list[str]], suffix: str) -> tuple[str, str]:
+    text = ",".join(first if first == last else f"{first}-{last}" for first, last in ranges)
+    single = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
+    return prefix, (text if single else f"[{text}]") + suffix
+
+
+def _fold_outer(entries: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Fold entries that end alike (`[000-999]`) and differ in the last number before that end."""
+    run: list[str] = []
+    shared = ""
+    for prefix, rest in entries:
+        if run and rest != shared:
+            yield from _fold_run(run, shared)
+            run = []
+        shared = rest
+        run.append(prefix)
+    if run:
+        yield from _fold_run(run, shared)
+
+
+def _fold_run(prefixes: list[str], rest: str) -> Iterator[str]:
+    if "[" not in rest:
+        yield from (prefix + rest for prefix in prefixes)
+        return
+    for prefix, inner in _fold_last(prefixes):
+        yield prefix + inner + rest
+
+
+def _malformed(text: str, position: int) -> NodeListError:
+    if text.count("[") > text.count("]"):
+        return NodeListError(
+            f"the node list {_shortened(text)} ends inside a bracket",
+            "It was cut short; give it whole, as in n[01-04].",
+        )
+    return NodeListError(
+        f"the node list {_shortened(text)} cannot be read from character {position + 1} on",
+        'Separate names by commas, as in "n[01-04],login1".',
+    )
+
+
+def _too_many(text: str, most: int) -> NodeListError:
+    return NodeListError(
+        f"the node list {_shortened(text)} describes more than {most:,} hosts",
+        "Check the ranges for a digit too many.",
+    )
+
+
+def _shortened(text: str) -> str:
+    return repr(text if len(text) <= 80 else f"{text[:60]}...{text[-15:]}")  # noqa: PLR2004

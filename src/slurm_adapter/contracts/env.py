@@ -1,0 +1,49 @@
+"""The `env` contract: one rank per GPU, as `env://` and every launcher's scripts expect it."""
+
+from __future__ import annotations
+
+from slurm_adapter.setting import Removal, Setting, Word
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from slurm_adapter.cluster.cluster import Cluster, Node
+    from slurm_adapter.contracts.place import Place
+
+
+class EnvContract:
+    """`MASTER_ADDR`, `RANK`, `WORLD_SIZE` and their like (torch.distributed's `env://`)."""
+
+    name = "env"
+    removals = (
+        Removal("TORCHELASTIC_*", "of a torchrun further out, which does not run this rank"),
+        Removal("GROUP_RANK", "of a torchrun further out, which does not run this rank"),
+    )
+
+    def ranks_on(self, node: Node) -> int:
+        """Return the tasks Slurm starts there; else one for each GPU, one on a CPU node."""
+        return node.tasks or node.gpus or 1
+
+    def check(self, cluster: Cluster) -> tuple[str, ...]:
+        """Every cluster can run jobs under this contract, with nothing to warn of."""
+        del cluster
+        return ()
+
+    def settings(self, place: Place) -> Iterator[Setting]:
+        """Yield the variables of `env://` and the node-level ones beside them."""
+        known = place.cluster.known
+        yield Setting("MASTER_ADDR", place.master, "the node of rank 0", known)
+        yield Setting("MASTER_PORT", place.port, place.port_reason, place.run.port is not None)
+        yield Setting("RANK", str(place.rank), f"rank {place.rank} of {place.world_size}")
+        yield Setting("WORLD_SIZE", str(place.world_size), f"all ranks of {place.cluster.source}")
+        yield Setting("LOCAL_RANK", str(place.local_rank), "counted on this node")
+        yield Setting("LOCAL_WORLD_SIZE", str(place.local_size), "ranks on this node")
+        nodes = len(place.cluster.nodes)
+        yield Setting("NODE_RANK", str(place.node_index), f"node {place.node_index} of {nodes}")
+        yield Setting("NNODES", str(nodes), f"nodes of {place.cluster.source}")
+
+    def arguments(self, place: Place) -> tuple[Word, ...]:
+        """Nothing is appended: the place is told by variables."""
+        del place
+        return ()

@@ -1,0 +1,183 @@
+"""The `modelarts` contract: one rank per node, told as Huawei ModelArts training jobs tell it.
+
+Sources: the ModelArts manual on the PyTorch engine (docker-modelarts_0122), on the variables of
+a training container (develop-modelarts-0104, ma_drawer_129), and Volcano's `svc` and `env`
+plug-ins, on which its jobs run.
+"""
+
+from __future__ import annotations
+
+import os.path
+
+from slurm_adapter.contracts.place import RANK_VARIABLES
+from slurm_adapter.errors import StepError
+from slurm_adapter.setting import Removal, Setting, Word
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from slurm_adapter.cluster.cluster import Cluster, Node
+    from slurm_adapter.contracts.place import Place
+    from slurm_adapter.job import Job
+
+TASK_NAME = "worker"
+# Linux refuses an execve with a longer string (MAX_ARG_STRLEN: 32 pages of 4 KiB).
+_LONGEST_STRING = 131_072
+
+_ABSENT = "does not exist on ModelArts; many scripts prefer it where it does"
+_PER_CARD = "set on ModelArts only where a process runs for each card"
+_LAYOUT = "describes Slurm's tasks, which frameworks take for a launch per GPU"
+_MPI = "describes MPI's ranks, which frameworks take for a launch per GPU"
+
+_SLURM_LAYOUT = (
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "SLURM_NODEID",
+    "SLURM_GTIDS",
+    "SLURM_TASK_PID",
+    "SLURM_NTASKS*",
+    "SLURM_NPROCS",
+    "SLURM_NNODES",
+    "SLURM_TASKS_PER_NODE",
+    "SLURM_NODELIST",
+    "SLURM_JOB_NODELIST*",
+    "SLURM_JOB_NUM_NODES*",
+    "SLURM_STEP_*",
+    "SLURM_STEPID",
+    "SLURM_STEPMGR",
+    "SLURM_HET_*",
+    "SLURM_DISTRIBUTION",
+    "SLURM_LAUNCH_NODE_IPADDR",
+    "SLURM_SRUN_COMM_*",
+    "SLURM_TOPOLOGY_ADDR*",
+)
+
+
+class ModelArtsContract:
+    """`MA_*`, `VC_*` and the options that ModelArts appends to a boot file."""
+
+    name = "modelarts"
+    removals = (
+        *(Removal(name, _ABSENT) for name in RANK_VARIABLES),
+        *(Removal(name, _ABSENT) for name in ("GROUP_RANK", "TORCHELASTIC_*")),
+        *(
+            Removal(name, _PER_CARD)
+            for name in ("RANK_ID", "RANK_SIZE", "RANK_TABLE_FILE", "ASCEND_DEVICE_ID", "DEVICE_ID")
+        ),
+        *(Removal(name, _LAYOUT) for name in _SLURM_LAYOUT),
+        *(Removal(name, _MPI) for name in ("PMI_*", "PMIX_*", "OMPI_COMM_WORLD_*")),
+    )
+
+    def ranks_on(self, node: Node) -> int:
+        """One rank per node: fan-out to its GPUs is the script's own work."""
+        return 1 if node.tasks is None else node.tasks
+
+    def check(self, cluster: Cluster) -> tuple[str, ...]:
+        """Refuse a step with several tasks on a node: each would think it owns all GPUs."""
+        for node in cluster.nodes:
+            if node.tasks is not None and node.tasks > 1:
+                raise StepError(
+                    f"{node.name} has {node.tasks} tasks in {cluster.source}; the modelarts"
+                    " contract starts one on each node",
+                    f"srun --nodes={len(cluster.nodes)} --ntasks-per-node=1"
+                    " slurm-adapter exec ...   (or --contract env for one rank per GPU)",
+                )
+        if not _fits(cluster):
+            return (
+                f"VC_WORKER_HOSTS is left out: the names of {len(cluster.nodes)} nodes are longer"
+                " than the 128 KiB that Linux allows one variable; scripts that read it will fail",
+            )
+        return ()
+
+    def settings(self, place: Place) -> Iterator[Setting]:
+        """Yield identity, topology and paths; the tables of the manual are its order."""
+        yield from _identity(place)
+        yield from _topology(place)
+        yield from _paths(place.job)
+
+    def arguments(self, place: Place) -> Iterator[Word]:
+        """Yield what ModelArts appends to a boot file, by mode.
+
+        | one node, one GPU or none | nothing |
+        | one node, several GPUs | `--init_method tcp://W0:PORT` |
+        | several nodes | `--init_method tcp://W0:PORT --rank INDEX --world_size NODES` |
+        """
+        nodes = len(place.cluster.nodes)
+        if nodes > 1 or (place.node.gpus or 0) > 1:
+            why = f"{nodes} nodes" if nodes > 1 else f"one node with {place.node.gpus} GPUs"
+            yield Word("--init_method", why)
+            yield Word(
+                f"tcp://{_in_url(place.master)}:{place.port}",
+                f"rank 0's node; port: {place.port_reason}",
+                place.known,
+            )
+        if nodes > 1:
+            yield Word("--rank", why)
+            yield Word(str(place.node_index), "the node's index: one rank per node")
+            yield Word("--world_size", why)
+            yield Word(str(nodes), "the number of nodes: one rank per node")
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _identity(place: Place) -> Iterator[Setting]:
+    known = place.run.uuid is not None
+    name = f"ma-job-{place.run.uuid or '<uuid>'}"
+    instance = f"{name}-{TASK_NAME}-{place.node_index}"
+    yield Setting(
+        "MA_VJ_NAME",
+        name,
+        "ma-job- and a UUID that all nodes derive from the run alike",
+        known,
+    )
+    yield Setting("MA_TASK_NAME", TASK_NAME, "PyTorch nodes are workers")
+    yield Setting(
+        "MA_CURRENT_INSTANCE_NAME", instance, "<MA_VJ_NAME>-<MA_TASK_NAME>-<index>", known
+    )
+    yield Setting("HOSTNAME", instance, "ModelArts names a container like its instance", known)
+
+
+def _topology(place: Place) -> Iterator[Setting]:
+    nodes = len(place.cluster.nodes)
+    source = f"nodes of {place.cluster.source}"
+    index = f"node {place.node_index} of {nodes} in the order of {place.cluster.source}"
+    yield Setting("MA_NUM_HOSTS", str(nodes), source)
+    yield _gpus(place.node)
+    yield Setting("VC_TASK_INDEX", str(place.node_index), index)
+    yield Setting("VK_TASK_INDEX", str(place.node_index), "the older spelling of VC_TASK_INDEX")
+    yield Setting("VC_WORKER_NUM", str(nodes), source)
+    if _fits(place.cluster):
+        why = "all nodes in rank order"
+        yield Setting("VC_WORKER_HOSTS", place.cluster.host_list, why, place.cluster.known)
+    yield from _addresses(place.node)
+
+
+def _fits(cluster: Cluster) -> bool:
+    return len("VC_WORKER_HOSTS=") + len(cluster.host_list) < _LONGEST_STRING
+
+
+def _gpus(node: Node) -> Setting:
+    if node.gpus is None:
+        return Setting(
+            "MA_NUM_GPUS", "<GPUs>", "counted on the node when the step runs", known=False
+        )
+    return Setting("MA_NUM_GPUS", str(node.gpus), node.gpus_reason or "GPUs of this node")
+
+
+def _addresses(node: Node) -> Iterator[Setting]:
+    known = node.address is not None
+    address = node.address or "<address>"
+    yield Setting("MA_CURRENT_IP", address, "this node's address toward the other nodes", known)
+    yield Setting("MA_CURRENT_HOST_IP", address, "the same: no container in between", known)
+
+
+def _paths(job: Job) -> Iterator[Setting]:
+    yield Setting("MA_HOME", job.folder, "the job's own folder")
+    yield Setting("MA_MOUNT_PATH", job.folder, "the job's own folder")
+    yield Setting("MA_JOB_DIR", os.path.dirname(job.code), "the parent of the code directory")  # noqa: PTH120
+    yield Setting("WORKSPACE", job.code, "the code directory")
+    yield Setting("MA_LOG_DIR", job.log_folder, "the job's log folder")
+    yield Setting("MA_SCRIPT_INTERPRETER", "", "empty on ModelArts")

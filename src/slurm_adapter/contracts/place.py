@@ -1,0 +1,61 @@
+"""What every contract works from: one rank's place in a job."""
+
+from __future__ import annotations
+
+from slurm_adapter.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from slurm_adapter.cluster.cluster import Cluster, Node, Run
+    from slurm_adapter.job import Job
+
+# Inherited by whatever starts ranks and read by frameworks as "you are rank so-and-so".
+RANK_VARIABLES = (
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "NODE_RANK",
+    "NNODES",
+)
+
+
+@record
+class Place:
+    """One rank's place in a job: everything a contract may base a value on."""
+
+    job: Job
+    cluster: Cluster
+    run: Run
+    rank: int
+    world_size: int
+    local_rank: int
+    local_size: int
+    node_index: int
+
+    @property
+    def node(self) -> Node:
+        """The node this rank runs on."""
+        return self.cluster.nodes[self.node_index]
+
+    @property
+    def master(self) -> str:
+        """The host under which the other ranks reach rank 0."""
+        return self.cluster.host(self.run.master)
+
+    @property
+    def port(self) -> str:
+        """The rendezvous port, or a placeholder while it is not known."""
+        return "<port>" if self.run.port is None else str(self.run.port)
+
+    @property
+    def known(self) -> bool:
+        """Whether master and port are final."""
+        return self.cluster.known and self.run.port is not None
+
+    @property
+    def port_reason(self) -> str:
+        """Where the port comes from."""
+        return self.run.port_reason

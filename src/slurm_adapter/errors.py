@@ -1,0 +1,56 @@
+"""Every error this project raises on purpose, a class for each kind of remedy.
+
+Raised where the fact is known, printed in one place (`report`), never with a traceback.
+"""
+
+from __future__ import annotations
+
+WRONG_USE = 2
+CLUSTER_UNFIT = 3
+
+
+class AdapterError(Exception):
+    """Base of every error raised on purpose.
+
+    Args:
+        found: what was found and what was expected, without a full stop at the end.
+        remedy: what to type or change; empty where `found` says it already.
+    """
+
+    exit_status = WRONG_USE
+
+    def __init__(self, found: str, remedy: str = "") -> None:
+        super().__init__(found, remedy)
+        self.found = found
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.found}\n{self.remedy}" if self.remedy else self.found
+
+
+class BadValueError(AdapterError):
+    """A value the user wrote (option, variable, key, file) cannot be meant."""
+
+
+class NodeListError(AdapterError):
+    """A node list that no set of host names corresponds to, or too many of them."""
+
+
+class NotAStepError(AdapterError):
+    """The Slurm variables do not describe a task of a step; the remedy is an srun line."""
+
+
+class StepError(AdapterError):
+    """The variables of a step contradict each other or are broken."""
+
+
+class ClusterUnfitError(AdapterError):
+    """The machines cannot do what was asked; nothing was started."""
+
+    exit_status = CLUSTER_UNFIT
+
+
+def report(error: AdapterError) -> str:
+    """Return the lines for stderr: what was found, then what to do."""
+    lines = str(error).splitlines()
+    return "\n".join([f"slurm-adapter: {lines[0]}", *(f"  {line}" for line in lines[1:])])

@@ -1,0 +1,194 @@
+"""The job: what to run, independent of where. Absolute paths, no I/O, nothing looked up."""
+
+from __future__ import annotations
+
+import os.path
+from types import MappingProxyType
+
+from slurm_adapter.errors import BadValueError
+from slurm_adapter.quoting import check_one_line, check_variable_name
+from slurm_adapter.record import record, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+CONTRACTS = ("modelarts", "env")
+DELIVERIES = ("option", "variable")
+ACCELERATORS = ("gpu", "npu")
+PORTS = range(1024, 65536)
+_MOST_NODES = 100_000
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+@record
+class Boot:
+    """A Python file, run by the job's interpreter with what the contract appends."""
+
+    path: str
+    """Absolute; inside the job's code directory."""
+
+
+@record
+class Command:
+    """A boot command as on ModelArts custom images: text for `/bin/sh -c`, nothing appended."""
+
+    text: str
+
+
+@record
+class Argv:
+    """A command given word by word (`exec -- COMMAND...`), nothing appended."""
+
+    words: tuple[str, ...]
+
+
+Program = Boot | Command | Argv
+
+
+@record
+class Channel:
+    """A named input or output: `data_url` and the local path that the script gets for it."""
+
+    name: str
+    path: str
+
+
+@record
+class Job:
+    """What to run and what it needs.
+
+    Raises `BadValueError` when made with values that cannot be meant, so that every launcher
+    refuses the same things before anything has started.
+    """
+
+    program: Program
+    code: str
+    """The code directory, absolute."""
+    folder: str
+    """The job's own folder (logs, the written script), absolute."""
+    name: str = "job"
+    args: tuple[str, ...] = ()
+    """The user's own arguments for the script, untouched."""
+    nodes: int = 1
+    gpus_per_node: int | None = None
+    """None: whatever the node turns out to have."""
+    accelerator: str = "gpu"
+    """`gpu` or `npu`: what Slurm calls the cards."""
+    cpus_per_task: int | None = None
+    memory_mib: int | None = None
+    """Memory for each node, in MiB."""
+    contract: str = "modelarts"
+    env: Mapping[str, str] = _EMPTY
+    """Variables set for every rank."""
+    keep: tuple[str, ...] = ()
+    """Names taken over from the environment as they are, even where a contract removes them."""
+    inputs: tuple[Channel, ...] = ()
+    outputs: tuple[Channel, ...] = ()
+    channels_as: str | None = None
+    """How the script learns its channels: as `--NAME=PATH` or as environment variables NAME
+    (ModelArts' API has both, `access_method`). None: options for a boot file, else variables."""
+    python: str = "python"
+    """The interpreter: a path, or a name looked up in the job's PATH."""
+    port: int | None = None
+    slurm: Mapping[str, str | None] = _EMPTY
+    """Long sbatch options by name; None for a flag without a value."""
+
+    def __post_init__(self) -> None:
+        check_job_name(self.name)
+        if not 1 <= self.nodes <= _MOST_NODES:
+            raise BadValueError(
+                f"a job on {self.nodes} nodes cannot be started",
+                f"Give a number from 1 to {_MOST_NODES:,}, as in --nodes 2.",
+            )
+        if self.gpus_per_node is not None and self.gpus_per_node < 0:
+            raise BadValueError(
+                f"{self.gpus_per_node} GPUs per node cannot be asked for",
+                "Give 0 or more, as in --gpus-per-node 8.",
+            )
+        if self.port is not None and self.port not in PORTS:
+            raise BadValueError(
+                f"{self.port} cannot be the rendezvous port",
+                f"Give a number from {PORTS.start} to {PORTS.stop - 1}, as in --port 29400.",
+            )
+        for name in (*self.env, *self.keep):
+            check_variable_name(name)
+        _check_channels((*self.inputs, *self.outputs), self.delivery)
+        if self.channels_as == "option" and not isinstance(self.program, Boot):
+            raise BadValueError(
+                "inputs and outputs cannot be options of a command: nothing is appended to it",
+                "Use --channels variable, or give a boot file.",
+            )
+        _check_no_nul((*self.args, *self.env.values()))
+        _check_choice("contract", self.contract, CONTRACTS)
+        _check_choice("accelerator", self.accelerator, ACCELERATORS)
+        if self.channels_as is not None:
+            _check_choice("way to deliver channels", self.channels_as, DELIVERIES)
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """Inputs, then outputs."""
+        return self.inputs + self.outputs
+
+    @property
+    def delivery(self) -> str:
+        """How the script learns its channels."""
+        return self.channels_as or ("option" if isinstance(self.program, Boot) else "variable")
+
+    @property
+    def log_folder(self) -> str:
+        """Where the job's logs go, absolute."""
+        return os.path.join(self.folder, "log")  # noqa: PTH118 - pathlib costs start-up time
+
+    @property
+    def file_stem(self) -> str:
+        """The name as a file name: a `/` would lead elsewhere, a `%` is sbatch's own (SB-01)."""
+        return self.name.replace("/", "_").replace("%", "_")
+
+    def with_nodes(self, nodes: int, gpus_per_node: int | None) -> Job:
+        """Return this job sized as the step it finds itself in."""
+        return replace(self, nodes=nodes, gpus_per_node=gpus_per_node)
+
+
+def check_job_name(name: str) -> str:
+    """Return a job's name, or raise `BadValueError` for one that no log file could carry."""
+    check_one_line("the job's name", name)
+    if not name.strip() or ".." in name or name.startswith(("/", "-")):
+        raise BadValueError(
+            f"{name!r} cannot be a job's name",
+            "Give a name without '..' that starts with neither '/' nor '-', as in --name train.",
+        )
+    return name
+
+
+def _check_channels(channels: Iterable[Channel], delivery: str) -> None:
+    seen: set[str] = set()
+    for channel in channels:
+        plain = channel.name.replace("-", "_")
+        if not plain.isascii() or not plain.isidentifier():
+            raise BadValueError(
+                f"{channel.name!r} cannot be the name of an input or output",
+                "Use letters, digits, - and _, as in --input data_url=/datasets/cifar10.",
+            )
+        if delivery == "variable":
+            check_variable_name(channel.name)
+        if channel.name in seen:
+            raise BadValueError(
+                f"the input or output {channel.name} is given twice", "Give each name once."
+            )
+        seen.add(channel.name)
+
+
+def _check_no_nul(values: Iterable[str]) -> None:
+    for value in values:
+        if "\0" in value:
+            raise BadValueError(
+                f"{value!r} holds a NUL byte, which no argument or variable can",
+                "Take it out of the value.",
+            )
+
+
+def _check_choice(what: str, name: str, choices: tuple[str, ...]) -> None:
+    if name not in choices:
+        raise BadValueError(f"there is no {what} {name!r}", f"Choose one of: {', '.join(choices)}.")

@@ -1,0 +1,166 @@
+"""Job files: TOML becomes settings, with errors that name the file, the key and the remedy.
+
+The same keys stand in a job file, in the user's config file and behind the options of the
+command line; `Settings` is one such layer, and `merge` puts layers on top of each other.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from datetime import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictInt, StrictStr, ValidationError
+
+from slurm_adapter.errors import BadValueError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_NAMED_ERRORS = 3
+
+
+def _as_text(value: object) -> object:
+    """Numbers may stand unquoted where a text is meant; booleans may not: which text is true?"""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    return value
+
+
+def _as_option(value: object) -> object:
+    """A flag is `true` or left out; TOML reads an unquoted 02:00:00 as a time of day."""
+    if value is True:
+        return ""
+    if value is False:
+        raise ValueError("leave the option out instead of writing false")
+    if isinstance(value, time):
+        return value.isoformat()
+    return _as_text(value)
+
+
+Text = Annotated[StrictStr, BeforeValidator(_as_text)]
+SbatchValue = Annotated[StrictStr, BeforeValidator(_as_option)]
+
+
+class Settings(BaseModel):
+    """One layer of what a user may say about a job; None or empty where it says nothing."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: StrictStr | None = None
+    code: StrictStr | None = None
+    boot: StrictStr | None = None
+    command: StrictStr | None = None
+    args: list[Text] | None = None
+    nodes: StrictInt | None = None
+    gpus_per_node: StrictInt | None = None
+    flavor: StrictStr | None = None
+    contract: StrictStr | None = None
+    python: StrictStr | None = None
+    port: StrictInt | None = None
+    channels: StrictStr | None = None
+    job_folder: StrictStr | None = None
+    env: dict[str, Text] = {}
+    keep: list[StrictStr] = []
+    inputs: dict[str, StrictStr] = {}
+    outputs: dict[str, StrictStr] = {}
+    slurm: dict[str, SbatchValue] = {}
+
+
+def read_job_file(path: Path) -> Settings:
+    """Return the settings of a job file; its paths are meant relative to the file.
+
+    Raises:
+        BadValueError: with file, key, what was expected and the nearest right key.
+    """
+    try:
+        text = path.read_bytes().decode()
+    except OSError as error:
+        raise BadValueError(
+            f"the job file {path} cannot be read: {error.strerror}", "Check the name after --job."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise BadValueError(f"{path} is not UTF-8: {error.reason}", "Save it as UTF-8.") from error
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadValueError(
+            f"{path} is not TOML: {error}", 'Write KEY = VALUE, texts in quotes: name = "train".'
+        ) from error
+    return _relative_to(_validated(data, str(path)), path.parent.absolute())
+
+
+def read_config_file(environment: Mapping[str, str]) -> Settings:
+    """Return the user's own defaults, empty where there is no config file."""
+    home = environment.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111
+    path = Path(home) / "slurm-adapter" / "config.toml"
+    return read_job_file(path) if path.is_file() else Settings()
+
+
+def settings_from_options(options: Mapping[str, Any]) -> Settings:
+    """Return the settings that options of the command line make; names as in a job file."""
+    return _validated({name: value for name, value in options.items() if value is not None}, "")
+
+
+def merge(layers: Iterable[Settings]) -> Settings:
+    """Return the layers on top of each other, the last one winning; tables merge by key."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for name in layer.model_fields_set:
+            value = getattr(layer, name)
+            if isinstance(value, dict):
+                value = {**merged.get(name, {}), **value}
+            if name in ("boot", "command"):  # a program given later takes the other one's place
+                merged.pop("boot", None)
+                merged.pop("command", None)
+            merged[name] = value
+    return Settings.model_construct(**merged)
+
+
+def _validated(data: dict[str, Any], where: str) -> Settings:
+    try:
+        return Settings.model_validate(data)
+    except ValidationError as error:
+        problems = [_problem(dict(one), where) for one in error.errors()]
+        more = len(problems) - _NAMED_ERRORS
+        lines = problems[:_NAMED_ERRORS] + ([f"and {more} more"] if more > 0 else [])
+        first, *rest = lines
+        raise BadValueError(first, "\n".join(rest)) from error
+
+
+def _problem(error: dict[str, Any], where: str) -> str:
+    place = ".".join(map(str, error["loc"]))
+    prefix = f"{where}: " if where else ""
+    if error["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(place, list(Settings.model_fields), n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(Settings.model_fields)}"
+        return f"{prefix}there is no key {place!r}; {hint}"
+    expected = error["msg"].removeprefix("Input should be a valid ").removeprefix("Value error, ")
+    return f"{prefix}{place} = {error['input']!r}: expected {expected}"
+
+
+def _relative_to(settings: Settings, folder: Path) -> Settings:
+    """Make the paths of a file absolute. The boot file stays: it is meant inside the code."""
+
+    def absolute(path: str) -> str:
+        return os.path.abspath(folder / os.path.expanduser(path))  # noqa: PTH100, PTH111
+
+    changes: dict[str, Any] = {
+        name: absolute(value)
+        for name in ("code", "job_folder")
+        if (value := getattr(settings, name)) is not None
+    }
+    if settings.boot is not None and settings.code is None:
+        changes["boot"] = absolute(settings.boot)
+    for name in ("inputs", "outputs"):
+        if channels := getattr(settings, name):
+            changes[name] = {channel: absolute(path) for channel, path in channels.items()}
+    return settings.model_copy(update=changes)

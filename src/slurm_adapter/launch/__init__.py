@@ -1,0 +1,1 @@
+"""Floor 5: starting a job: on Slurm with sbatch, or on this machine."""

@@ -1,0 +1,243 @@
+"""Starting a job on this machine: N nodes pretended, node i at 127.0.0.(10+i)."""
+
+from __future__ import annotations
+
+import os
+import select
+import selectors
+import signal
+import subprocess
+from typing import IO, TYPE_CHECKING, NamedTuple
+from uuid import uuid4
+
+from slurm_adapter.cluster.cluster import Cluster, Node, Run
+from slurm_adapter.cluster.gpus import VISIBLE_DEVICES, device_list
+from slurm_adapter.errors import BadValueError, ClusterUnfitError
+from slurm_adapter.launch.events import Ended, LineSplitter, Output
+from slurm_adapter.node import facts, process
+from slurm_adapter.node.step import find_program
+from slurm_adapter.plan import Plan, RankPlan, make_plan
+from slurm_adapter.setting import Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from slurm_adapter.job import Job
+    from slurm_adapter.launch.events import Event
+
+_FIRST_ADDRESS, _MOST_NODES = 10, 244
+_FIRST_PORT, _LAST_PORT = 6666, 32768
+_READ_BYTES = 1 << 16
+_LOOPBACK = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+
+
+def plan_local(job: Job, environment: Mapping[str, str]) -> Plan:
+    """Return the plan of a job whose nodes are all this machine.
+
+    Raises:
+        AdapterError: where this machine has too few GPUs, or no port is free.
+    """
+    if job.nodes > _MOST_NODES:
+        raise BadValueError(
+            f"{job.nodes} nodes cannot be pretended on one machine",
+            f"Give --nodes {_MOST_NODES} or fewer (127.0.0.10 to 127.0.0.253).",
+        )
+    nodes = tuple(_nodes(job, environment))
+    cluster = Cluster(nodes, "this machine", addressed=True)
+    port, reason = job.port, "given by you"
+    if port is None:
+        address = str(nodes[0].address)
+        port = facts.first_free_port(address, _FIRST_PORT, _LAST_PORT)
+        reason = f"the first free one on {address} from {_FIRST_PORT} up"
+    elif job.nodes > 1 or job.contract == "env":
+        facts.check_port_free(port, reason)
+    ranks = sum(node.tasks or 1 for node in nodes)
+    settings = tuple(item for item in _settings(ranks) if item.name not in environment)
+    return make_plan(job, cluster, Run(str(uuid4()), port, reason, settings=settings))
+
+
+def _settings(ranks: int) -> Iterator[Setting]:
+    for name in _LOOPBACK:
+        yield Setting(name, "lo", "all nodes are on this machine")
+    yield Setting("PYTHONUNBUFFERED", "1", "lines are shown as they are printed")
+    threads = max(1, (os.cpu_count() or 1) // ranks)
+    yield Setting("OMP_NUM_THREADS", str(threads), "this machine's cores, shared out")
+
+
+def _nodes(job: Job, environment: Mapping[str, str]) -> Iterator[Node]:
+    variable, devices = _devices(environment)
+    share = len(devices) // job.nodes if job.gpus_per_node is None else job.gpus_per_node
+    if devices and share * job.nodes > len(devices):
+        raise ClusterUnfitError(
+            f"{job.nodes} nodes with {share} GPUs each need {share * job.nodes}, this machine has"
+            f" {len(devices)}",
+            f"Give --gpus-per-node {len(devices) // job.nodes}, or fewer nodes.",
+        )
+    for index in range(job.nodes):
+        mine = ",".join(devices[index * share : (index + 1) * share])
+        why = "this machine's GPUs, shared out" if devices else "pretended: this machine has none"
+        settings = (Setting(variable, mine, why),) if devices else ()
+        yield Node(
+            f"node{index}",
+            address=f"127.0.0.{_FIRST_ADDRESS + index}",
+            gpus=share,
+            gpus_reason=why if share or devices else "this machine has no GPU",
+            settings=settings,
+        )
+
+
+def _devices(environment: Mapping[str, str]) -> tuple[str, list[str]]:
+    for name in VISIBLE_DEVICES:
+        if name in environment:
+            return name, device_list(environment[name])
+    return VISIBLE_DEVICES[0], [str(number) for number in range(facts.count_accelerators())]
+
+
+class _Pipe(NamedTuple):
+    rank: int
+    is_error: bool
+    splitter: LineSplitter
+
+
+class LocalFleet:
+    """The ranks as children of this process, each in a session of its own."""
+
+    def __init__(self, plan: Plan, environment: Mapping[str, str]) -> None:
+        process.become_subreaper()
+        self._selector = selectors.DefaultSelector()
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        woken, self._waker = os.pipe()
+        os.set_blocking(self._waker, False)
+        self._selector.register(woken, selectors.EVENT_READ, None)
+        starts = [_Start(rank, environment) for rank in plan.ranks()]
+        try:
+            for start in starts:
+                self._add(start)
+        except BaseException:
+            self.send(signal.SIGKILL)
+            raise
+
+    def _add(self, start: _Start) -> None:
+        child = start.run()
+        self._children[start.rank.rank] = child
+        for stream, is_error in ((child.stdout, False), (child.stderr, True)):
+            if stream is not None:
+                pipe = _Pipe(start.rank.rank, is_error, LineSplitter())
+                self._selector.register(_own_descriptor(stream), selectors.EVENT_READ, pipe)
+        ending = os.pidfd_open(child.pid)
+        self._selector.register(ending, selectors.EVENT_READ, start.rank.rank)
+
+    def events(self, limit_s: float) -> Iterator[Event]:
+        """Yield what happened: output first, so that a rank's last words stand before its end."""
+        ready = [key for key, _ in self._selector.select(limit_s)]
+        for key in ready:
+            if isinstance(key.data, _Pipe):
+                yield from self._read(key)
+        for key in ready:
+            if isinstance(key.data, int):
+                yield from self._ended(key)
+            elif key.data is None:
+                os.read(key.fd, _READ_BYTES)
+
+    def _read(self, key: selectors.SelectorKey) -> list[Event]:
+        """Return the lines that one read completes; at its end the pipe is let go."""
+        pipe: _Pipe = key.data
+        try:
+            data = os.read(key.fd, _READ_BYTES)
+        except BlockingIOError:
+            return []
+        if not data:
+            return self._let_go(key)
+        return [Output(pipe.rank, line, pipe.is_error) for line in pipe.splitter.feed(data)]
+
+    def _read_all(self, key: selectors.SelectorKey) -> Iterator[Event]:
+        """Yield all that stands in a pipe now; a rank's children may hold it open for longer."""
+        waiting = select.poll()
+        waiting.register(key.fd, select.POLLIN)
+        while key.fd in self._selector.get_map() and waiting.poll(0):
+            yield from self._read(key)
+
+    def _let_go(self, key: selectors.SelectorKey) -> list[Event]:
+        self._selector.unregister(key.fileobj)
+        os.close(key.fd)
+        pipe: _Pipe = key.data
+        return [Output(pipe.rank, line, pipe.is_error) for line in pipe.splitter.finish()]
+
+    def _pipes(self) -> list[selectors.SelectorKey]:
+        keys = self._selector.get_map().values()
+        return [key for key in keys if isinstance(key.data, _Pipe)]
+
+    def _ended(self, key: selectors.SelectorKey) -> Iterator[Event]:
+        rank: int = key.data
+        self._selector.unregister(key.fd)
+        os.close(key.fd)
+        for pipe in self._pipes():
+            if pipe.data.rank == rank:
+                yield from self._read_all(pipe)
+        code = self._children.pop(rank).wait()
+        yield Ended(rank, code if code >= 0 else 128 - code)
+
+    def running(self) -> set[int]:
+        """Return the ranks that have not ended."""
+        return set(self._children)
+
+    def remains(self) -> bool:
+        """Say whether any descendant lives."""
+        return bool(process.descendants(os.getpid()))
+
+    def send(self, number: int) -> None:
+        """Send a signal to all descendants, whatever session they are in."""
+        process.send(process.descendants(os.getpid()), number)
+
+    def wake(self) -> None:
+        """Make `events` return now."""
+        os.write(self._waker, b"!")
+
+    def close(self) -> Iterator[Event]:
+        """Yield what is left in the pipes and close everything."""
+        for pipe in self._pipes():
+            yield from self._read_all(pipe)
+        for pipe in self._pipes():
+            yield from self._let_go(pipe)
+        for key in list(self._selector.get_map().values()):
+            os.close(key.fd)
+        os.close(self._waker)
+        self._selector.close()
+
+
+def _own_descriptor(stream: IO[bytes]) -> int:
+    """Return a non-blocking descriptor of ours; the stream object is closed."""
+    descriptor = os.dup(stream.fileno())
+    stream.close()
+    os.set_blocking(descriptor, False)
+    return descriptor
+
+
+class _Start:
+    """One rank's start, checked whole before any rank is started."""
+
+    def __init__(self, rank: RankPlan, inherited: Mapping[str, str]) -> None:
+        self.rank = rank
+        self._environment = rank.environment(inherited)
+        self._words = rank.words
+        self._words[0] = find_program(self._words[0], self._environment, rank.cwd.value)
+        self._cwd = rank.cwd.value or None
+
+    def run(self) -> subprocess.Popen[bytes]:
+        """Start it."""
+        try:
+            return subprocess.Popen(
+                self._words,
+                cwd=self._cwd,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                preexec_fn=process.dying_with_parent(),  # noqa: PLW1509 - this process has one thread
+            )
+        except OSError as error:
+            raise ClusterUnfitError(
+                f"{self._words[0]} cannot be run: {error.strerror}",
+                "Check the file, its first line and its permissions.",
+            ) from error

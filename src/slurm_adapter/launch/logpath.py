@@ -1,0 +1,39 @@
+"""Where sbatch may write a log: its folder must exist before the job is submitted (SB-02)."""
+
+from __future__ import annotations
+
+import os.path
+import re
+
+from slurm_adapter.errors import BadValueError
+
+_VARIABLE = re.compile(r"\$(?:\w|\{)")
+
+
+def read_log_path(option: str, value: str) -> str:
+    """Return the path with `~` and variables put in: sbatch itself expands neither.
+
+    Raises:
+        BadValueError: where a variable is not set, or the folder part holds a `%` pattern, which
+            only exists when it is too late to make the folder.
+    """
+    path = os.path.expandvars(os.path.expanduser(value))  # noqa: PTH111
+    if _VARIABLE.search(path):
+        raise BadValueError(
+            f"the sbatch option {option}={value!r} names a variable that is not set",
+            "sbatch expands none itself; write the path out.",
+        )
+    folder = os.path.dirname(path)  # noqa: PTH120
+    if "%" in folder.replace("%%", ""):
+        raise BadValueError(
+            f"the folder of the sbatch option {option}={value!r} holds a % pattern; it must"
+            " exist before the job has an id",
+            "Put the pattern into the file's name, as in logs/%x-%j.out.",
+        )
+    return path
+
+
+def folder_of(path: str, base: str) -> str | None:
+    """Return the folder that must exist for a log path; None for /dev/null and its like."""
+    folder = os.path.dirname(os.path.join(base, path.replace("%%", "%")))  # noqa: PTH118, PTH120
+    return None if folder == "/dev" else folder

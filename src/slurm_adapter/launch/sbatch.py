@@ -1,0 +1,231 @@
+"""A job becomes the text of an sbatch script. Pure: what is shown is what is submitted.
+
+Directives first, all of them before the first command (SB-11); then the variables; then one
+srun line, on which each node becomes its rank by `slurm-adapter exec`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from slurm_adapter import __version__
+from slurm_adapter.errors import BadValueError
+from slurm_adapter.job import Argv, Boot, Command, Job
+from slurm_adapter.launch.logpath import folder_of, read_log_path
+from slurm_adapter.launch.options import GPUS, MEMORY, check_options
+from slurm_adapter.launch.timelimit import read_time_limit
+from slurm_adapter.quoting import directive, export_line, shell_word, shell_words
+from slurm_adapter.setting import is_secret
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+_LOG_OPTIONS = ("output", "error")
+
+
+@dataclass(frozen=True)
+class Directive:
+    """One `#SBATCH` line as data, with the reason for its value."""
+
+    name: str
+    value: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Script:
+    """An sbatch script, ready to be written or submitted."""
+
+    text: str
+    directives: tuple[Directive, ...]
+    folders: tuple[str, ...]
+    """Folders that must exist before submission, absolute."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """Secret variables: given to sbatch's own environment, never written into the text."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> dict[str, str | None]:
+        """Directives by name."""
+        return {directive.name: directive.value for directive in self.directives}
+
+
+def make_script(
+    job: Job, adapter: Sequence[str], base: str, site_options: Collection[str] = ()
+) -> Script:
+    """Return the script that runs a job.
+
+    Args:
+        job: what to run.
+        adapter: the words that start slurm-adapter on the nodes, e.g. its absolute path.
+        base: the directory that relative log paths mean, absolute.
+        site_options: long options that the site's sbatch knows beside Slurm's own.
+
+    Raises:
+        BadValueError: for sbatch options that do not exist, contradict the job, or would lose
+            the log.
+    """
+    options = check_options(job.slurm, site_options)
+    warnings: list[str] = []
+    if options.get("time") is not None:
+        options["time"], warning = read_time_limit(str(options["time"]))
+        warnings += [warning] if warning else []
+    for name in _LOG_OPTIONS:
+        if options.get(name) is not None:
+            options[name] = read_log_path(name, str(options[name]))
+    directives = _directives(job, options)
+    values = {item.name: item.value for item in directives}
+    logs = [str(values[name]) for name in _LOG_OPTIONS if values.get(name)]
+    folders = dict.fromkeys([job.log_folder, *(folder_of(log, base) for log in logs)])
+    secrets = {name: value for name, value in job.env.items() if is_secret(name)}
+    lines = [
+        "#!/bin/bash",
+        _head(job),
+        *(directive(item.name, item.value) for item in directives),
+        "",
+        "set -euo pipefail",
+        *_variables(job),
+        "",
+        *_step(job, adapter, values.get("cpus-per-task")),
+    ]
+    return Script(
+        text="\n".join(lines) + "\n",
+        directives=tuple(directives),
+        folders=tuple(folder for folder in folders if folder is not None),
+        environment=secrets,
+        warnings=tuple(warnings),
+    )
+
+
+def tasks_per_node(job: Job) -> int:
+    """Return how many tasks Slurm starts on a node: one, or one per GPU."""
+    if job.contract == "modelarts":
+        return 1
+    if job.gpus_per_node is None:
+        raise BadValueError(
+            "the env contract starts one rank for each GPU, and nothing says how many a node has",
+            "Give --gpus-per-node N (0 for one rank per node on the CPU), or --flavor TEXT.",
+        )
+    return job.gpus_per_node or 1
+
+
+def _directives(job: Job, options: dict[str, str | None]) -> list[Directive]:
+    stem = job.file_stem
+    ours = [
+        Directive("job-name", job.name, "the job's name"),
+        Directive("nodes", str(job.nodes), "the job's nodes"),
+        Directive("ntasks-per-node", str(tasks_per_node(job)), f"contract {job.contract}"),
+        *_gpus(job, options),
+        *_cpus_and_memory(job, options),
+    ]
+    if "output" not in options:
+        path = f"{job.log_folder.replace('%', '%%')}/{stem}-%j.out"
+        ours.append(Directive("output", path, "the job's log folder"))
+    given = {item.name for item in ours}
+    return ours + [
+        Directive(name, value, "given by you")
+        for name, value in options.items()
+        if name not in given
+    ]
+
+
+def _gpus(job: Job, options: dict[str, str | None]) -> Iterator[Directive]:
+    gres = options.get("gres") or ""
+    theirs = [name for name in GPUS if name in options]
+    if any(part.split(":")[0] in ("gpu", "npu") for part in gres.split(",")):
+        theirs.append("gres")
+    if not job.gpus_per_node:
+        return
+    if theirs:
+        raise BadValueError(
+            f"the job asks for {job.gpus_per_node} GPUs per node, and so does the sbatch option"
+            f" {theirs[0]}={options[theirs[0]]}",
+            "Leave one of them out.",
+        )
+    if job.accelerator == "npu":
+        count = f"npu:{job.gpus_per_node}"
+        yield Directive("gres", f"{gres},{count}" if gres else count, "NPUs of one node")
+        options.pop("gres", None)
+    else:
+        yield Directive("gpus-per-node", str(job.gpus_per_node), "GPUs of one node")
+
+
+def _cpus_and_memory(job: Job, options: dict[str, str | None]) -> Iterator[Directive]:
+    """Yield the job's own request where the user's sbatch options do not take its place."""
+    if job.cpus_per_task is not None and not {"cpus-per-task", "cpus-per-gpu"} & options.keys():
+        cpus = max(1, job.cpus_per_task // tasks_per_node(job))
+        yield Directive("cpus-per-task", str(cpus), "CPUs of one node, shared by its tasks")
+    if job.memory_mib is not None and not set(MEMORY) & options.keys():
+        yield Directive("mem", f"{job.memory_mib}M", "memory of one node, MiB")
+
+
+def _head(job: Job) -> str:
+    nodes = "1 node" if job.nodes == 1 else f"{job.nodes} nodes"
+    tasks = tasks_per_node(job)
+    per_node = "one rank per node" if tasks == 1 else f"{tasks} ranks per node"
+    return (
+        f"# Written by slurm-adapter {__version__}: {nodes}, {per_node}, contract {job.contract}."
+    )
+
+
+def _variables(job: Job) -> Iterator[str]:
+    if not job.env:
+        return
+    yield ""
+    yield "# The job's variables; srun passes them on."
+    for name, value in job.env.items():
+        if is_secret(name):
+            yield f': "${{{name}:?must be in the environment of sbatch; it is never written here}}"'
+        else:
+            yield export_line(name, value)
+
+
+def _step(job: Job, adapter: Sequence[str], cpus_per_task: str | None) -> Iterator[str]:
+    # --export: srun would inherit a reduced --export of sbatch (SB-04). --cpus-per-task: srun
+    # does not take it from the job since Slurm 22.05 (SB-09).
+    srun = ["srun", "--label", "--kill-on-bad-exit=1", "--export=ALL"]
+    if cpus_per_task is not None:
+        srun.append(f"--cpus-per-task={cpus_per_task}")
+    yield "# Each task becomes its rank; the first that fails ends the others."
+    yield "status=0"
+    yield f"{shell_words(srun)} \\"
+    yield f"    {shell_words([*adapter, 'exec'])} \\"
+    options = list(_exec_options(job))
+    rest = _program(job)
+    yield from (f"    {option} \\" for option in options)
+    yield f"    {rest} || status=$?"
+    yield ""
+    yield "# srun returns the highest status, that of ranks it ended too: return the first one's."
+    yield f'((status == 0)) || {shell_words([*adapter, "first-failure"])} "$status" /proc/self/fd/2'
+
+
+def _exec_options(job: Job) -> Iterator[str]:
+    """Yield one line of options each, quoted."""
+    yield shell_word(f"--contract={job.contract}")
+    yield shell_word(f"--name={job.name}")
+    yield shell_word(f"--job-folder={job.folder}")
+    yield shell_word(f"--code={job.code}")
+    if job.python != "python":
+        yield shell_word(f"--python={job.python}")
+    if job.port is not None:
+        yield shell_word(f"--port={job.port}")
+    for channel in job.inputs:
+        yield shell_word(f"--input={channel.name}={channel.path}")
+    for channel in job.outputs:
+        yield shell_word(f"--output={channel.name}={channel.path}")
+    if job.channels_as is not None:
+        yield shell_word(f"--channels={job.channels_as}")
+    for name in (*job.env, *job.keep):
+        yield shell_word(f"--env={name}")
+
+
+def _program(job: Job) -> str:
+    match job.program:
+        case Boot(path):
+            words = [f"--boot={path}", *(["--", *job.args] if job.args else [])]
+        case Command(text):
+            words = [f"--command={text}", *(["--", *job.args] if job.args else [])]
+        case Argv(given):
+            words = ["--", *given, *job.args]
+    return shell_words(words)

@@ -1,0 +1,143 @@
+"""Talking to Slurm's own commands: submit a script, ask what would happen, list its options."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from slurm_adapter.errors import ClusterUnfitError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slurm_adapter.launch.sbatch import Script
+
+_LONG_OPTION = re.compile(r"--([a-z][a-z0-9-]+)")
+# Slurm retries a controller that does not answer for minutes; a dry run must not.
+_TEST_ONLY_LIMIT_S = 30.0
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What sbatch answered."""
+
+    job_id: str
+    cluster: str
+    """Name of the cluster in a federation, else empty."""
+    path: Path
+    """The script as submitted."""
+
+    @property
+    def line(self) -> str:
+        """The line that sbatch itself prints."""
+        return f"Submitted batch job {self.job_id}" + (
+            f" on cluster {self.cluster}" if self.cluster else ""
+        )
+
+
+def site_options() -> frozenset[str]:
+    """Return the long options that this machine's sbatch lists, plug-ins' included."""
+    if shutil.which("sbatch") is None:
+        return frozenset()
+    shown = _sbatch(["--help"], os.environ)
+    return frozenset(_LONG_OPTION.findall(shown.stdout)) if shown.returncode == 0 else frozenset()
+
+
+def make_folders(script: Script) -> None:
+    """Make the folders that a script's logs need; sbatch would lose the job without (SB-02)."""
+    for folder in script.folders:
+        try:
+            Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ClusterUnfitError(
+                f"the log folder {folder} cannot be made: {error.strerror}",
+                "Choose another with --job-folder DIR or --sbatch output=FILE.",
+            ) from error
+
+
+def write_script(script: Script, path: Path) -> None:
+    """Write a script, readable by its owner only; a reader never sees half of it."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(os.fsencode(script.text))
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise ClusterUnfitError(
+            f"{path} cannot be written: {error.strerror}", "Choose another place."
+        ) from error
+
+
+def submit(script: Script, path: Path) -> Submission:
+    """Submit a written script.
+
+    Raises:
+        ClusterUnfitError: with sbatch's own words where it refuses; nothing was started.
+    """
+    answer = _sbatch(["--parsable", str(path)], {**os.environ, **script.environment})
+    if answer.returncode != 0:
+        raise ClusterUnfitError(
+            f"sbatch refused the job: {_said(answer)}", f"The script is in {path}."
+        )
+    job_id, _, cluster = answer.stdout.strip().partition(";")
+    return Submission(job_id, cluster, path)
+
+
+def test_only(script: Script) -> tuple[bool, str]:
+    """Return (whether Slurm would take the job, what it says: nodes and start time, or why not)."""
+    answer = _sbatch(
+        ["--test-only"],
+        {**os.environ, **script.environment},
+        os.fsencode(script.text),
+        _TEST_ONLY_LIMIT_S,
+    )
+    return answer.returncode == 0, _said(answer)
+
+
+def have_sbatch() -> bool:
+    """Say whether this machine has Slurm's commands."""
+    return shutil.which("sbatch") is not None
+
+
+def _said(answer: subprocess.CompletedProcess[str]) -> str:
+    lines = (answer.stderr + answer.stdout).splitlines()
+    return " ".join(line.removeprefix("sbatch: ").removeprefix("error: ") for line in lines)
+
+
+def _sbatch(
+    words: list[str],
+    environment: Mapping[str, str],
+    script: bytes | None = None,
+    limit_s: float | None = None,
+) -> subprocess.CompletedProcess[str]:
+    try:
+        answer = subprocess.run(
+            ["sbatch", *words],
+            env=dict(environment),
+            input=script,
+            stdin=subprocess.DEVNULL if script is None else None,
+            capture_output=True,
+            timeout=limit_s,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise ClusterUnfitError(
+            "sbatch is not on this machine's PATH",
+            "Run it on a login node of the cluster; --script FILE only writes the script, and"
+            " slurm-adapter local starts the job here.",
+        ) from error
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(words, 1, "", "Slurm does not answer")
+    return subprocess.CompletedProcess(
+        words,
+        answer.returncode,
+        answer.stdout.decode(errors="replace"),
+        answer.stderr.decode(errors="replace"),
+    )

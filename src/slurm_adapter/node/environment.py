@@ -1,0 +1,63 @@
+"""A rank's variables as text: a table with reasons, or something a program reads."""
+
+from __future__ import annotations
+
+import json
+
+from slurm_adapter.quoting import export_line, is_variable_name, unset_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slurm_adapter.plan import RankPlan
+
+_WIDEST_VALUE = 44
+
+
+def render(form: str, rank: RankPlan, inherited: Mapping[str, str]) -> str:
+    """Return the variables of a rank as `table`, `shell`, `dotenv` or `json`.
+
+    `shell` and `dotenv` hold the values themselves, for programs; the table masks what looks
+    like a secret.
+    """
+    if form == "shell":
+        return _shell(rank, inherited)
+    if form == "dotenv":
+        return "".join(f"{item.name}={_dotenv(item.value)}\n" for item in rank.settings)
+    if form == "json":
+        values = {item.name: item.value for item in rank.settings}
+        removed = rank.removed_from(inherited)
+        return json.dumps({"schema": 1, "set": values, "removed": removed}, indent=2) + "\n"
+    return _table(rank, inherited)
+
+
+def _shell(rank: RankPlan, inherited: Mapping[str, str]) -> str:
+    lines = [export_line(item.name, item.value) for item in rank.settings]
+    removed = [name for name in rank.removed_from(inherited) if is_variable_name(name)]
+    if removed:
+        lines.insert(0, unset_line(removed))
+    return "\n".join(lines) + "\n"
+
+
+def _dotenv(value: str) -> str:
+    """Quote for .env readers: double quotes, in which they undo backslash, quote, $ and newline."""
+    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("$", "\\$"), ("\n", "\\n")):
+        value = value.replace(plain, escaped)
+    return f'"{value}"'
+
+
+def _table(rank: RankPlan, inherited: Mapping[str, str]) -> str:
+    rows = [(item.name, _cut(item.shown), item.reason) for item in rank.settings]
+    name_width = max(len(name) for name, _, _ in rows)
+    value_width = max(len(value) for _, value, _ in rows)
+    lines = [f"{name:{name_width}}  {value:{value_width}}  {why}" for name, value, why in rows]
+    removed = rank.removed_from(inherited)
+    if removed:
+        lines += ["", f"taken out: {' '.join(removed)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _cut(value: str) -> str:
+    text = value if value.isprintable() else ascii(value)[1:-1]
+    return text if len(text) <= _WIDEST_VALUE else f"{text[: _WIDEST_VALUE - 3]}..."

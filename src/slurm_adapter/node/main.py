@@ -1,0 +1,105 @@
+"""The node side's own small command line: `exec` and `env` inside a Slurm step.
+
+argparse, not the head's library: a rank starts in milliseconds, on a node with nothing installed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from slurm_adapter.errors import AdapterError, BadValueError, NotAStepError, report
+from slurm_adapter.node.options import HelpFormatter, Parser, add_job_options, job_from
+from slurm_adapter.quoting import shell_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+ACTIONS = {
+    "exec": "Inside a Slurm step: set up this rank, then become its command.",
+    "env": "Inside a Slurm step: print this rank's variables and the reason for each.",
+}
+FORMATS = ("table", "shell", "dotenv", "json")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `exec` or `env`; return the exit status (`exec` only returns where it failed)."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(words)
+    except NotAStepError as error:
+        print(report(NotAStepError(error.found, _srun_line(error, words))), file=sys.stderr)  # noqa: T201
+        return error.exit_status
+    except AdapterError as error:
+        print(report(error), file=sys.stderr)  # noqa: T201
+        return error.exit_status
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _run(words: list[str]) -> int:
+    action, *ours = words or ["--help"]
+    if action == "first-failure":
+        from slurm_adapter.node.failure import main as first_failure  # noqa: PLC0415
+
+        return first_failure(ours)
+    if action not in ACTIONS:
+        raise BadValueError(
+            f"{action!r} is no action of the node side",
+            f"Use one of: {', '.join(ACTIONS)}; slurm-adapter exec --help tells more.",
+        )
+    ours, command = _split(ours)
+    options, strays = _parser(action).parse_known_args(ours)
+    if strays:
+        raise BadValueError(
+            f"{strays[0]!r} is no option of slurm-adapter {action}",
+            f"A command, or a script's own arguments, stand after --: slurm-adapter"
+            f" {action} -- {shell_words(strays)}",
+        )
+    if action == "env" and not command and options.boot is None and options.command is None:
+        command = ["true"]  # the variables do not depend on what would be run
+    job = job_from(options, command, os.getcwd())  # noqa: PTH109
+    from slurm_adapter.node import step  # noqa: PLC0415 - not needed where the options are wrong
+
+    plan, rank = step.plan_rank(job, os.environ)
+    for warning in plan.warnings:
+        print(f"slurm-adapter: warning: {warning}", file=sys.stderr)  # noqa: T201
+    if action == "exec":
+        step.become(plan, rank, os.environ)
+    from slurm_adapter.node.environment import render  # noqa: PLC0415
+
+    sys.stdout.write(render(options.format, rank, os.environ))
+    sys.stdout.flush()
+    return 0
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Split at the first `--`: what stands after it belongs to the user's program."""
+    if "--" not in words:
+        return words, []
+    position = words.index("--")
+    return words[:position], words[position + 1 :]
+
+
+def _parser(action: str) -> argparse.ArgumentParser:
+    """Return the parser of one action (argparse's sub-parsers would build all of them)."""
+    parser = Parser(
+        prog=f"slurm-adapter {action}",
+        formatter_class=HelpFormatter,
+        allow_abbrev=False,
+        usage=f"srun ... slurm-adapter {action} [options] [--boot FILE] -- [arguments or COMMAND]",
+        description=ACTIONS[action],
+    )
+    if action == "env":
+        parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="%(default)s")
+    add_job_options(parser)
+    return parser
+
+
+def _srun_line(error: NotAStepError, words: list[str]) -> str:
+    """Return the very command that was typed, with srun before it (SL-07)."""
+    srun = error.remedy.partition(" slurm-adapter")[0]
+    return f"Start it with srun: {srun} slurm-adapter {shell_words(words)}"

@@ -1,0 +1,125 @@
+"""The options that `exec` and `env` share, as argparse reads them, and the job they make."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from slurm_adapter.errors import BadValueError
+from slurm_adapter.job import CONTRACTS, DELIVERIES, Argv, Boot, Channel, Command, Job, Program
+from slurm_adapter.node.program import locate_boot, locate_code
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import NoReturn
+
+
+_HELP_WIDTH = 96
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with our kind of error: what was found, what to type, no usage dump."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing and leaving."""
+        raise BadValueError(message, f"{self.prog} --help lists the options.")
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """argparse's own, but told its width: it makes one for each option, and would load shutil."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28, width=_HELP_WIDTH)
+
+
+def add_job_options(parser: argparse.ArgumentParser) -> None:
+    """Add what says which job this rank belongs to."""
+    add = parser.add_argument
+    add("--boot", metavar="FILE", help="boot file; the contract's options are appended")
+    add("--command", metavar="TEXT", help="boot command for /bin/sh -c; nothing is appended")
+    add("--code", metavar="DIR", help="code directory (default: the boot file's)")
+    add("--contract", choices=CONTRACTS, default=CONTRACTS[0], help="default: %(default)s")
+    add("--name", metavar="NAME", help="the job's name (default: the boot file's)")
+    add("--job-folder", metavar="DIR", help="the job's folder (default: slurm-adapter/NAME)")
+    add("--input", metavar="NAME=PATH", action="append", default=[], help="an input channel")
+    add("--output", metavar="NAME=PATH", action="append", default=[], help="an output channel")
+    add("--channels", choices=DELIVERIES, help="how the script gets them (default: by program)")
+    add(
+        "--env",
+        metavar="NAME[=VALUE]",
+        action="append",
+        default=[],
+        help="set a variable, or keep one that the contract takes out",
+    )
+    add("--port", type=int, metavar="N", help="rendezvous port (default: from job and step id)")
+    add("--python", metavar="PROGRAM", default="python", help="interpreter (default: %(default)s)")
+    add("--gpus-per-node", type=int, metavar="N", help="overrules what Slurm says")
+
+
+def job_from(options: argparse.Namespace, words: Sequence[str], base: str) -> Job:
+    """Return the job that options and the words after `--` describe."""
+    code = locate_code(options.code, base) if options.code is not None else None
+    program: Program
+    args = tuple(words)
+    stem = "job"
+    if options.boot is not None and options.command is not None:
+        raise BadValueError("--boot and --command are two programs", "Give one of them.")
+    if options.boot is not None:
+        boot, code = locate_boot(options.boot, code, base)
+        program, stem = Boot(boot), os.path.splitext(os.path.basename(boot))[0]  # noqa: PTH119, PTH122
+    elif options.command is not None:
+        program = Command(options.command)
+    elif words:
+        program, args = Argv(args), ()
+    else:
+        raise BadValueError(
+            "nothing to run was given",
+            "slurm-adapter exec --boot train.py -- --epochs 5   or   slurm-adapter exec -- COMMAND",
+        )
+    name = options.name or stem
+    env, keep = parse_environment(options.env)
+    folder = options.job_folder or os.path.join("slurm-adapter", name)  # noqa: PTH118
+    return Job(
+        program=program,
+        code=code or base,
+        folder=os.path.abspath(os.path.join(base, folder)),  # noqa: PTH100, PTH118
+        name=name,
+        args=args,
+        gpus_per_node=options.gpus_per_node,
+        contract=options.contract,
+        env=env,
+        keep=keep,
+        inputs=parse_channels(options.input, "--input"),
+        outputs=parse_channels(options.output, "--output"),
+        channels_as=options.channels,
+        python=options.python,
+        port=options.port,
+    )
+
+
+def parse_environment(texts: Iterable[str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return (variables to set, names to keep) from `NAME=VALUE` and `NAME` texts."""
+    values: dict[str, str] = {}
+    keep: list[str] = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if equals:
+            values[name] = value
+        else:
+            keep.append(name)
+    return values, tuple(keep)
+
+
+def parse_channels(texts: Iterable[str], option: str) -> tuple[Channel, ...]:
+    """Return channels from `NAME=PATH` texts."""
+    channels = []
+    for text in texts:
+        name, equals, path = text.partition("=")
+        if not equals or not path:
+            raise BadValueError(
+                f"{option} {text!r} names no path",
+                f"Write {option} NAME=PATH, as in {option} data_url=/datasets/cifar10.",
+            )
+        channels.append(Channel(name, path))
+    return tuple(channels)

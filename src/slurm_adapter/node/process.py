@@ -1,0 +1,76 @@
+"""Process trees: whatever a rank starts, in whatever session, can be found and ended."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# linux/prctl.h
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def become_subreaper() -> None:
+    """Make orphans among this process's descendants its own children, so that none is lost."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def dying_with_parent() -> Callable[[], None]:
+    """Return what a child runs before its program: it ends when this process is killed."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    parent = os.getpid()
+
+    def before_program() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died in between
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return before_program
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the living descendants of a process, zombies left out."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit():
+            parent = _living_parent(name)
+            if parent is not None:
+                children.setdefault(parent, []).append(int(name))
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
+
+
+def send(pids: list[int], number: int) -> None:
+    """Send a signal to each process that is still there."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def _living_parent(name: str) -> int | None:
+    try:
+        with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+            # The name in brackets may hold blanks and brackets itself.
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == b"Z" else int(fields[1])
+
+
+def _prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, value, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

@@ -1,0 +1,63 @@
+"""Finding the boot file and the code directory before anything starts."""
+
+from __future__ import annotations
+
+import os.path
+
+from slurm_adapter.errors import BadValueError
+
+
+def locate_code(code: str, base: str) -> str:
+    """Return the absolute path of a code directory given relative to `base`; it must be there."""
+    path = _absolute(code, base)
+    if os.path.isdir(path):  # noqa: PTH112 - pathlib costs start-up time here and below
+        return path
+    if os.path.exists(path):  # noqa: PTH110
+        raise BadValueError(
+            f"the code directory {path} is a file",
+            f"Give its directory: --code {os.path.dirname(path)}",  # noqa: PTH120
+        )
+    raise BadValueError(
+        f"there is no code directory {path}", "Give an existing directory with --code DIR."
+    )
+
+
+def locate_boot(boot: str, code: str | None, base: str) -> tuple[str, str]:
+    """Return (boot file, code directory), both absolute.
+
+    The boot file is looked for in the code directory, as on ModelArts, then relative to `base`;
+    without a code directory its own directory is the code directory.
+
+    Raises:
+        BadValueError: where the file is not there, is a directory, or lies outside the code.
+    """
+    folders = [base] if code is None else [code, base]
+    for folder in folders:
+        path = _absolute(boot, folder)
+        if os.path.isfile(path):  # noqa: PTH113
+            return path, _code_of(path, code)
+        if os.path.isdir(path):  # noqa: PTH112
+            raise BadValueError(
+                f"{path} is a directory, not a boot file", f"Name the file in it: {boot}/train.py"
+            )
+    places = " or in ".join(dict.fromkeys(folders))
+    raise BadValueError(
+        f"there is no boot file {boot!r} in {places}",
+        "Check the name, or give the directory that holds it with --code DIR.",
+    )
+
+
+def _absolute(path: str, base: str) -> str:
+    # Links are kept: on the nodes a shared file system may be mounted by that very name.
+    return os.path.abspath(os.path.join(base, os.path.expanduser(path)))  # noqa: PTH100, PTH111, PTH118
+
+
+def _code_of(boot: str, code: str | None) -> str:
+    if code is None:
+        return os.path.dirname(boot)  # noqa: PTH120
+    if os.path.commonpath((boot, code)) != code:
+        raise BadValueError(
+            f"the boot file {boot} lies outside the code directory {code}",
+            "Give a directory that holds it with --code DIR.",
+        )
+    return code

@@ -1,0 +1,235 @@
+"""Inside a Slurm step: step and job become this rank's plan, then this process becomes the rank."""
+
+from __future__ import annotations
+
+import os
+
+from slurm_adapter.cluster.cluster import Cluster, Node, Run
+from slurm_adapter.cluster.gpus import visible_devices
+from slurm_adapter.cluster.slurm import Step, read_step
+from slurm_adapter.contracts.modelarts import ModelArtsContract
+from slurm_adapter.errors import BadValueError, ClusterUnfitError
+from slurm_adapter.node import facts
+from slurm_adapter.plan import Plan, RankPlan, make_plan
+from slurm_adapter.record import replace
+from slurm_adapter.setting import Setting
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import NoReturn
+
+    from slurm_adapter.job import Job
+
+# The namespace for object identifiers of RFC 9562.
+_UUID_SPACE = bytes.fromhex("6ba7b8129dad11d180b400c04fd430c8")
+_FIRST_PORT, _PORTS = 10_000, 22_768
+# Steps of a job stand this far apart, so that neighbours among jobs and among steps never meet.
+_STEP_STRIDE = 7_919
+
+
+def plan_rank(job: Job, environment: Mapping[str, str]) -> tuple[Plan, RankPlan]:
+    """Return the plan of the step this process runs in, and that of its own rank.
+
+    Raises:
+        AdapterError: where this is no step, or where the job cannot run in it.
+    """
+    step = read_step(environment, _read_text)
+    order = step.node_order
+    cluster = _cluster(step, job, environment)
+    run = _run(step, job, environment)
+    sized = job.with_nodes(len(step.nodes), cluster.nodes[order.index(step.node_index)].gpus)
+    plan = make_plan(_user_master(sized, environment), cluster, run)
+    rank = plan.rank(step.rank, order.index(step.node_index), step.local_rank)
+    warnings = (*plan.warnings, *_device_warnings(step, environment))
+    return replace(plan, warnings=warnings), rank
+
+
+def become(plan: Plan, rank: RankPlan, environment: Mapping[str, str]) -> NoReturn:
+    """Replace this process by the rank's command: nothing of ours stays.
+
+    Raises:
+        ClusterUnfitError: where the port is taken on rank 0's node, or the command not found.
+    """
+    if rank.rank == 0:
+        _check_rendezvous(plan, rank)
+    if plan.job.contract == ModelArtsContract.name:
+        _make_folder(plan.job.log_folder, rank.node.name)
+    inherited = rank.environment(environment)
+    command = rank.words
+    command[0] = find_program(command[0], inherited, rank.cwd.value)
+    if rank.cwd.value:
+        try:
+            os.chdir(rank.cwd.value)
+        except OSError as error:
+            raise ClusterUnfitError(
+                f"{rank.node.name} cannot enter {rank.cwd.value}: {error.strerror}",
+                "The directory must be there, and readable, on every node.",
+            ) from error
+    try:
+        os.execve(command[0], command, inherited)  # noqa: S606
+    except OSError as error:
+        raise ClusterUnfitError(
+            f"{rank.node.name} cannot run {command[0]}: {error.strerror}",
+            "Check the file, its first line and its permissions on that node.",
+        ) from error
+
+
+def find_program(name: str, environment: Mapping[str, str], folder: str) -> str:
+    """Return the path of a program as the rank's own PATH names it, or as given from `folder`."""
+    where = os.path.join(folder, name) if "/" in name else name  # noqa: PTH118
+    path = environment.get("PATH", os.defpath)
+    found = next((file for file in _candidates(where, path) if _is_program(file)), None)
+    if found is None:
+        raise ClusterUnfitError(
+            f"{name} is not a program on this node" + ("" if "/" in name else f" (PATH={path})"),
+            "Activate the environment that has it before submitting, or name the interpreter"
+            " with --python /path/to/python."
+            if name.startswith("python")
+            else "Give its full path.",
+        )
+    return found
+
+
+def _candidates(name: str, path: str) -> list[str]:
+    # As shutil.which does it, whose import alone would cost a rank 4 ms.
+    if "/" in name:
+        return [name]
+    return [os.path.join(folder or ".", name) for folder in path.split(":")]  # noqa: PTH118
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113
+
+
+def derive_port(job_id: str, step_id: str) -> int:
+    """Return a port from 10000 to 32767, below every usual ephemeral range (MA-02).
+
+    The same for all ranks without talking; it depends on job and step, not on the array (MA-01).
+    """
+    return _FIRST_PORT + (int(job_id) + int(step_id) * _STEP_STRIDE) % _PORTS
+
+
+def derive_uuid(step: Step) -> str:
+    """Return a UUID (version 5) of this run of the step, the same for all ranks without talking.
+
+    Made by hand as RFC 9562 has it: importing `uuid` and `hashlib` would cost a rank 9 ms
+    (`_sha1` is what `hashlib.sha1` is without OpenSSL).
+    """
+    run = f"{step.cluster_name}/{step.job_id}/{step.step_id}/{step.restart_count}"
+    try:
+        from _sha1 import sha1  # type: ignore[import-not-found]  # noqa: PLC0415
+    except ImportError:
+        from hashlib import sha1  # noqa: PLC0415
+    digest = bytearray(sha1(_UUID_SPACE + f"slurm-adapter/{run}".encode()).digest()[:16])  # noqa: S324
+    digest[6] = digest[6] & 0x0F | 0x50
+    digest[8] = digest[8] & 0x3F | 0x80
+    text = digest.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _make_folder(path: str, node: str) -> None:
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103
+    except OSError as error:
+        raise ClusterUnfitError(
+            f"{node} cannot make the log folder {path}: {error.strerror}",
+            "Name a folder that every node can write with --job-folder DIR.",
+        ) from error
+
+
+def _read_text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib costs start-up time
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _cluster(step: Step, job: Job, environment: Mapping[str, str]) -> Cluster:
+    """Return the step's nodes in the order of their first ranks; this one's facts are known."""
+    nodes = [
+        Node(name, tasks=tasks) for name, tasks in zip(step.nodes, step.tasks_per_node, strict=True)
+    ]
+    gpus, reason = _gpus(step, job, environment)
+    nodes[step.node_index] = Node(
+        step.nodes[step.node_index],
+        address=_own_address(step),
+        gpus=gpus,
+        gpus_reason=reason,
+        tasks=step.local_size,
+    )
+    return Cluster(tuple(nodes[index] for index in step.node_order), step.label)
+
+
+def _own_address(step: Step) -> str:
+    own = step.nodes[step.node_index]
+    if len(step.nodes) == 1:
+        return facts.own_address(own)
+    # Rank 0's node looks toward its first neighbour, all others toward rank 0's node.
+    neighbour = step.nodes[step.node_order[1]]
+    return facts.address_toward(neighbour if own == step.master else step.master)
+
+
+def _gpus(step: Step, job: Job, environment: Mapping[str, str]) -> tuple[int, str]:
+    """Return the GPUs this node's ranks may use, and what said so."""
+    if job.gpus_per_node is not None:
+        return job.gpus_per_node, "given by --gpus-per-node"
+    visible = visible_devices(environment)
+    if visible is not None and (step.gpus_on_node is None or step.local_size == 1):
+        return visible[1], f"counted in {visible[0]}"
+    if step.gpus_on_node is not None:
+        return step.gpus_on_node, "Slurm's count for this node"
+    found = facts.count_accelerators()
+    if found:
+        return found, "device files on this node: Slurm does not say"
+    return 0, "no GPUs in the step, none on this node"
+
+
+def _run(step: Step, job: Job, environment: Mapping[str, str]) -> Run:
+    if job.port is not None:
+        port, reason = job.port, "given by you"
+    elif environment.get("MASTER_PORT", "").isdigit():
+        port, reason = int(environment["MASTER_PORT"]), "MASTER_PORT in your environment"
+    else:
+        port = derive_port(step.job_id, step.step_id)
+        reason = f"10000 to 32767, from job {step.job_id} and step {step.step_id}"
+    uuid = derive_uuid(step) if job.contract == ModelArtsContract.name else None
+    unbuffered = Setting("PYTHONUNBUFFERED", "1", "lines reach the log as they are printed")
+    settings = () if "PYTHONUNBUFFERED" in environment else (unbuffered,)
+    return Run(uuid, port, reason, step.job_id, settings=settings)
+
+
+def _user_master(job: Job, environment: Mapping[str, str]) -> Job:
+    """Keep a MASTER_ADDR that the user exported, where the contract knows that name (MA-08)."""
+    wanted = environment.get("MASTER_ADDR")
+    welcome = job.contract == "env" or "MASTER_ADDR" in job.keep
+    if wanted and welcome and "MASTER_ADDR" not in job.env:
+        return replace(job, env={**job.env, "MASTER_ADDR": wanted})
+    return job
+
+
+def _check_rendezvous(plan: Plan, rank: RankPlan) -> None:
+    """Check on rank 0's node what all ranks count on: the address is here, the port is free."""
+    wanted = plan.job.env.get("MASTER_ADDR")
+    if wanted and wanted != rank.node.name and not facts.is_own_address(wanted):
+        raise BadValueError(
+            f"MASTER_ADDR={wanted} is no address of {rank.node.name}, where rank 0 runs",
+            f"Leave MASTER_ADDR out, or set it to {rank.node.name}.",
+        )
+    if plan.world_size > 1 and plan.run.port is not None:
+        facts.check_port_free(plan.run.port, plan.run.port_reason)
+
+
+def _device_warnings(step: Step, environment: Mapping[str, str]) -> list[str]:
+    """Notice tasks that were bound to fewer GPUs than there are tasks on the node (SL-11)."""
+    visible = visible_devices(environment)
+    if visible is None or not 0 < visible[1] < step.local_size:
+        return []
+    return [
+        f"each of the {step.local_size} tasks on this node sees {visible[1]} GPU"
+        f" ({visible[0]}={environment[visible[0]]}): scripts that select device number LOCAL_RANK"
+        " fail. Let every task see all GPUs (srun --gpus-per-node instead of --gpus-per-task, or"
+        " --gpu-bind=none), or select LOCAL_RANK modulo the visible devices, as"
+        " slurm_adapter.torch.init_process_group() does"
+    ]

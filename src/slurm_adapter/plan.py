@@ -1,0 +1,259 @@
+"""Job and cluster become a plan: for each rank its node, environment, argv and directory.
+
+Pure: no I/O, no clock, no randomness. The dry run prints the very object that launchers consume.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import accumulate
+
+from slurm_adapter.cluster.cluster import Run
+from slurm_adapter.contracts import get_contract
+from slurm_adapter.contracts.place import Place
+from slurm_adapter.errors import BadValueError
+from slurm_adapter.job import Argv, Boot, Command
+from slurm_adapter.record import as_dict, record
+from slurm_adapter.setting import Removal, Setting, Word
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
+
+    from slurm_adapter.cluster.cluster import Cluster, Node
+    from slurm_adapter.contracts.contract import Contract
+    from slurm_adapter.job import Job
+
+SCHEMA = 1
+"""Number of the JSON document's form; grows when a reader would have to change."""
+
+
+@record
+class RankPlan:
+    """What one rank gets; every value carries its reason."""
+
+    rank: int
+    node_index: int
+    node: Node
+    local_rank: int
+    argv: tuple[Word, ...]
+    cwd: Word
+    """The working directory; empty: the one the launcher was started in."""
+    settings: tuple[Setting, ...]
+    removals: tuple[Removal, ...]
+    kept: frozenset[str]
+    """Names that the user wants as they are, whatever a removal says."""
+
+    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """Return the rank's whole environment, made from what it would inherit."""
+        environment = dict(inherited)
+        for name in self.removed_from(inherited):
+            del environment[name]
+        environment.update((setting.name, setting.value) for setting in self.settings)
+        return environment
+
+    def removed_from(self, inherited: Mapping[str, str]) -> list[str]:
+        """Return the inherited names that this rank does not get, sorted."""
+        exact = {removal.pattern for removal in self.removals}
+        starts = tuple(pattern[:-1] for pattern in exact if pattern.endswith("*"))
+        return sorted(
+            name
+            for name in inherited
+            if (name in exact or name.startswith(starts)) and name not in self.kept
+        )
+
+    @property
+    def words(self) -> list[str]:
+        """The command line as plain words."""
+        return [word.value for word in self.argv]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return this rank as JSON data, secrets masked."""
+        return {
+            "rank": self.rank,
+            "node_index": self.node_index,
+            "local_rank": self.local_rank,
+            "argv": [as_dict(word) for word in self.argv],
+            "cwd": as_dict(self.cwd),
+            "environment": [
+                {**as_dict(setting), "value": setting.shown} for setting in self.settings
+            ],
+        }
+
+
+@record
+class Plan:
+    """All ranks of a job on a cluster. Ranks are worked out when asked for: 80,000 are cheap."""
+
+    job: Job
+    cluster: Cluster
+    run: Run
+    contract: Contract
+    warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def ranks_per_node(self) -> tuple[int, ...]:
+        """How many ranks each node has, in node order."""
+        return tuple(map(self.contract.ranks_on, self.cluster.nodes))
+
+    @cached_property
+    def first_ranks(self) -> tuple[int, ...]:
+        """The first global rank of each node: the sum of what stands before it (SL-05)."""
+        return tuple(accumulate(self.ranks_per_node, initial=0))[:-1]
+
+    @cached_property
+    def world_size(self) -> int:
+        """The number of ranks."""
+        return sum(self.ranks_per_node)
+
+    def node_ranks(self, node_index: int) -> Iterator[RankPlan]:
+        """Yield the ranks of one node."""
+        first = self.first_ranks[node_index]
+        for local_rank in range(self.ranks_per_node[node_index]):
+            yield self.rank(first + local_rank, node_index, local_rank)
+
+    def ranks(self) -> Iterator[RankPlan]:
+        """Yield all ranks in order, nodes filled one after the other."""
+        for node_index in range(len(self.cluster.nodes)):
+            yield from self.node_ranks(node_index)
+
+    def rank(self, rank: int, node_index: int, local_rank: int) -> RankPlan:
+        """Return the plan of a rank whose place is known (Slurm may deal ranks out cyclically)."""
+        place = Place(
+            job=self.job,
+            cluster=self.cluster,
+            run=self.run,
+            rank=rank,
+            world_size=self.world_size,
+            local_rank=local_rank,
+            local_size=self.ranks_per_node[node_index],
+            node_index=node_index,
+        )
+        return RankPlan(
+            rank=rank,
+            node_index=node_index,
+            node=place.node,
+            local_rank=local_rank,
+            argv=tuple(_argv(place, self.contract)),
+            cwd=_cwd(self.job),
+            settings=tuple(_settings(place, self.contract)),
+            removals=self.contract.removals,
+            kept=frozenset((*self.job.keep, *self.job.env)),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as JSON data, secrets masked; `schema` tells its form."""
+        return {
+            "schema": SCHEMA,
+            "name": self.job.name,
+            "contract": self.contract.name,
+            "source": self.cluster.source,
+            "known": self.cluster.known,
+            "world_size": self.world_size,
+            "warnings": list(self.warnings),
+            "removed": [as_dict(removal) for removal in self.contract.removals],
+            "nodes": [
+                {
+                    "name": node.name,
+                    "address": node.address,
+                    "gpus": node.gpus,
+                    "ranks": [rank.to_json() for rank in self.node_ranks(index)],
+                }
+                for index, node in enumerate(self.cluster.nodes)
+            ],
+        }
+
+
+def make_plan(job: Job, cluster: Cluster, run: Run | None = None) -> Plan:
+    """Return the plan of a job on a cluster.
+
+    Args:
+        job: what to run.
+        cluster: the nodes, in rank order.
+        run: identity and port of this run; without it the plan shows placeholders for them.
+
+    Raises:
+        AdapterError: where the job cannot run on this cluster under its contract.
+    """
+    if len(cluster.nodes) != job.nodes:
+        raise BadValueError(
+            f"the job wants {job.nodes} nodes, {cluster.source} has {len(cluster.nodes)}",
+            "Give the same number in both places.",
+        )
+    run = run or Run()
+    contract = get_contract(job.contract)
+    _check_master(job, cluster, run)
+    return Plan(job, cluster, run, contract, contract.check(cluster))
+
+
+def _check_master(job: Job, cluster: Cluster, run: Run) -> None:
+    """Refuse a MASTER_ADDR that names another node than rank 0's (MA-08)."""
+    wanted = job.env.get("MASTER_ADDR")
+    if wanted is None or not cluster.known:
+        return
+    master = cluster.nodes[run.master]
+    others = {
+        name for node in cluster.nodes if node != master for name in (node.name, node.address)
+    }
+    if wanted in others:
+        raise BadValueError(
+            f"MASTER_ADDR={wanted}, but rank 0 runs on {master.name}",
+            f"Leave MASTER_ADDR out, or set it to {master.name}.",
+        )
+
+
+def _argv(place: Place, contract: Contract) -> Iterator[Word]:
+    job = place.job
+    match job.program:
+        case Boot(path):
+            yield Word(job.python, "the job's interpreter")
+            yield Word(path, "the boot file")
+            yield from contract.arguments(place)
+            if job.delivery == "option":
+                for channel in job.channels:
+                    yield Word(f"--{channel.name}={channel.path}", "a channel, as an option")
+        case Command(text):
+            yield Word("/bin/sh", "runs the boot command")
+            yield Word("-c", "runs the boot command")
+            yield Word(text)
+            if job.args:
+                yield Word("sh", "$0 of the boot command")
+        case Argv(words):
+            yield from map(Word, words)
+    yield from map(Word, job.args)
+
+
+def _cwd(job: Job) -> Word:
+    match job.program:
+        case Boot():
+            return Word(job.code, "the code directory")
+        case Command():
+            return Word(job.folder, "MA_HOME, as ModelArts runs boot commands")
+        case Argv():
+            return Word("", "the directory you are in")
+
+
+def _settings(place: Place, contract: Contract) -> Iterable[Setting]:
+    """Collect a rank's variables: the contract's, the launcher's, channels, the user's on top."""
+    job = place.job
+    settings = {item.name: item for item in (*place.run.settings, *place.node.settings)}
+    settings.update((setting.name, setting) for setting in contract.settings(place))
+    settings["SLURM_ADAPTER_INIT_METHOD"] = Setting(
+        "SLURM_ADAPTER_INIT_METHOD",
+        f"tcp://{_in_url(place.master)}:{place.port}",
+        "read by slurm_adapter.torch.init_process_group()",
+        place.known,
+    )
+    if job.delivery == "variable":
+        for channel in job.channels:
+            settings[channel.name] = Setting(channel.name, channel.path, "a channel")
+    for name in job.keep:
+        settings.pop(name, None)
+    for name, value in job.env.items():
+        settings[name] = Setting(name, value, "set by you")
+    return settings.values()
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,97 @@
+"""The one place where words become text for a shell or a directive.
+
+Everything else keeps argv and environment as data.
+"""
+
+from __future__ import annotations
+
+from slurm_adapter.errors import BadValueError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_NAME_START = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
+_NAME_CHARACTERS = _NAME_START | frozenset("0123456789")
+_PLAIN_WORD = _NAME_CHARACTERS | frozenset("%+,-./:@")
+_PLAIN_DIRECTIVE = _NAME_CHARACTERS | frozenset("%+,-./:=@[]*^~&|!")
+
+
+def shell_words(words: Iterable[str]) -> str:
+    """Return words as one line that `sh`, `bash` and `zsh` split into exactly these words.
+
+    Newlines, non-ASCII characters and undecodable bytes (as surrogates) are kept.
+    """
+    first, *rest = words
+    # A first word NAME=value must not become an assignment.
+    return " ".join([_quote(first), *map(shell_word, rest)])
+
+
+def shell_word(word: str) -> str:
+    """Return one word quoted for a shell; `--name=` and `NAME=` stay readable outside quotes."""
+    if "\0" in word:
+        raise BadValueError(
+            f"{word!r} holds a NUL byte, which no argument can", "Take it out of the value."
+        )
+    name, equals, value = word.partition("=")
+    if equals and is_variable_name(name.removeprefix("--").replace("-", "_")):
+        return f"{name}={_quote(value) if value else ''}"
+    return _quote(word)
+
+
+def _quote(text: str) -> str:
+    # Fewer characters stay bare than in shlex: zsh expands a leading = (=ls is /bin/ls).
+    if text and _PLAIN_WORD.issuperset(text):
+        return text
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def export_line(name: str, value: str) -> str:
+    """Return `export NAME=value` for a shell."""
+    check_variable_name(name)
+    return f"export {name}={_quote(value)}"
+
+
+def unset_line(names: Iterable[str]) -> str:
+    """Return `unset A B C`, which no shell minds where a name is not set."""
+    return "unset " + " ".join(check_variable_name(name) for name in names)
+
+
+def is_variable_name(name: str) -> bool:
+    """Say whether a shell can hold a variable of this name: letters, digits, `_`, ASCII only."""
+    return bool(name) and name[0] in _NAME_START and _NAME_CHARACTERS.issuperset(name)
+
+
+def check_variable_name(name: str) -> str:
+    """Return the name, or raise `BadValueError` (SB-03: `BAD-NAME` is refused)."""
+    if not is_variable_name(name):
+        raise BadValueError(
+            f"{name!r} cannot be the name of an environment variable",
+            "Use letters, digits and _, not starting with a digit, as in --env MY_NAME=value.",
+        )
+    return name
+
+
+def directive(option: str, value: str | None = None) -> str:
+    """Return one `#SBATCH` line; a value with blanks or quotes arrives unchanged (SB-01).
+
+    sbatch ends a directive's word at white space unless it stands in double quotes, in which
+    a backslash takes the next character as it is. A line break cannot be carried at all.
+    """
+    if value is None:
+        return f"#SBATCH --{option}"
+    check_one_line(f"the value of {option}", value)
+    if not value or not _PLAIN_DIRECTIVE.issuperset(value):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        value = f'"{escaped}"'
+    return f"#SBATCH --{option}={value}"
+
+
+def check_one_line(what: str, value: str) -> str:
+    """Return the value, or raise `BadValueError` where it holds a line break or control byte."""
+    if any(ord(character) < ord(" ") or character == "\x7f" for character in value):
+        raise BadValueError(
+            f"{what} holds a line break or another control character: {value!r}",
+            "Write it on one line.",
+        )
+    return value

@@ -1,0 +1,87 @@
+"""What a dry run shows: the plan the launchers would consume, and what they would do with it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from slurm_adapter.launch.sbatch import Script
+    from slurm_adapter.plan import Plan, RankPlan
+    from slurm_adapter.setting import Setting
+
+SCHEMA = 1
+# Beyond this many nodes (or ranks on a node) the first ones and the last stand for all.
+_SHOWN = 4
+
+
+@dataclass(frozen=True)
+class SlurmAnswer:
+    """What `sbatch --test-only` said."""
+
+    accepts: bool
+    says: str
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """A plan, the files that would be written, and what Slurm says to it."""
+
+    plan: Plan
+    files: tuple[str, ...]
+    """What would be made, absolute paths; folders end in `/`."""
+    script: Script | None = None
+    slurm: SlurmAnswer | None = None
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """Return everything as one JSON document, secrets masked."""
+        document: dict[str, Any] = {
+            "schema": SCHEMA,
+            "plan": self.plan.to_json(),
+            "files": list(self.files),
+            "warnings": list(self.warnings),
+        }
+        if self.script is not None:
+            document["script"] = self.script.text
+            document["directives"] = [
+                {"name": item.name, "value": item.value, "reason": item.reason}
+                for item in self.script.directives
+            ]
+        if self.slurm is not None:
+            document["slurm"] = {"accepts": self.slurm.accepts, "says": self.slurm.says}
+        return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def headline(plan: Plan) -> str:
+    """Return one line about the whole plan."""
+    nodes = len(plan.cluster.nodes)
+    return (
+        f"{plan.job.name}: {nodes} node{'s' if nodes > 1 else ''}, {plan.world_size}"
+        f" rank{'s' if plan.world_size > 1 else ''}, contract {plan.contract.name}"
+    )
+
+
+def node_line(plan: Plan, index: int) -> str:
+    """Return one line about a node."""
+    node = plan.cluster.nodes[index]
+    parts = [f"node {index}", node.name]
+    if node.address is not None:
+        parts.append(node.address)
+    if node.gpus is not None:
+        parts.append(f"{node.gpus} GPU{'' if node.gpus == 1 else 's'}")
+    return "  ".join(parts)
+
+
+def shown_indices(count: int) -> list[int | None]:
+    """Return the indices to show of `count` alike things; None stands for all left out there."""
+    if count <= _SHOWN:
+        return list(range(count))
+    return [0, 1, None, count - 1]
+
+
+def differing(rank: RankPlan, first: RankPlan) -> list[Setting]:
+    """Return the settings of a rank that the first rank does not have alike."""
+    same = {(item.name, item.value) for item in first.settings}
+    return [item for item in rank.settings if (item.name, item.value) not in same]

@@ -1,0 +1,41 @@
+"""The ranks' output as it comes, each line behind the rank it is from."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from slurm_adapter.launch.events import Output
+
+_COLOURS = (36, 33, 35, 32, 34, 31)
+
+
+class LinePrinter:
+    """Writes lines to our own stdout and stderr, bytes as they are."""
+
+    def __init__(self, ranks: int) -> None:
+        width = len(str(ranks - 1))
+        self._plain = [f"[{rank:{width}}] ".encode() for rank in range(ranks)]
+        self._streams: tuple[BinaryIO, BinaryIO] = (sys.stdout.buffer, sys.stderr.buffer)
+        self._prefixes = tuple(
+            self._coloured() if has_colour(stream) else self._plain for stream in self._streams
+        )
+
+    def _coloured(self) -> list[bytes]:
+        return [
+            b"\x1b[%dm%s\x1b[0m" % (_COLOURS[rank % len(_COLOURS)], prefix)
+            for rank, prefix in enumerate(self._plain)
+        ]
+
+    def show(self, output: Output) -> None:
+        """Write one line."""
+        stream = self._streams[output.is_error]
+        stream.write(self._prefixes[output.is_error][output.rank] + output.line + b"\n")
+        stream.flush()
+
+
+def has_colour(stream: BinaryIO) -> bool:
+    """Say whether colour may be written: at a terminal, unless NO_COLOR or TERM=dumb says no."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

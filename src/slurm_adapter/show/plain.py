@@ -1,0 +1,105 @@
+"""A dry run as plain text: no colour, no box lines, one command per node to copy and paste."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slurm_adapter.quoting import shell_words
+from slurm_adapter.setting import MASK, is_secret
+from slurm_adapter.show.dryrun import differing, headline, node_line, shown_indices
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from slurm_adapter.plan import Plan, RankPlan
+    from slurm_adapter.setting import Setting
+    from slurm_adapter.show.dryrun import DryRun
+
+
+def plain(dry_run: DryRun, inherited: Mapping[str, str]) -> str:
+    """Return the whole dry run as text; `inherited` is the environment ranks would inherit."""
+    return "\n".join(_lines(dry_run, inherited)) + "\n"
+
+
+def _lines(dry_run: DryRun, inherited: Mapping[str, str]) -> Iterator[str]:
+    plan = dry_run.plan
+    yield headline(plan)
+    yield from (f"warning: {warning}" for warning in dry_run.warnings)
+    first = next(iter(plan.node_ranks(0)))
+    for index in shown_indices(len(plan.cluster.nodes)):
+        if index is None:
+            yield f"... {len(plan.cluster.nodes) - 3:,} nodes more, alike ..."
+            continue
+        yield ""
+        yield from _node(plan, index, first)
+    yield ""
+    yield "taken out of every rank's environment:"
+    yield "  " + " ".join(removal.pattern for removal in plan.contract.removals)
+    if dry_run.files:
+        yield ""
+        yield "would be made:"
+        yield from (f"  {path}" for path in dry_run.files)
+    if dry_run.script is not None:
+        yield ""
+        yield "script:"
+        yield from (f"  {line}".rstrip() for line in dry_run.script.text.splitlines())
+    if dry_run.slurm is not None:
+        yield ""
+        yield f"Slurm {'says' if dry_run.slurm.accepts else 'refuses'}: {dry_run.slurm.says}"
+    yield ""
+    yield "the same by hand, a command for each node:"
+    for index in shown_indices(len(plan.cluster.nodes)):
+        if index is None:
+            yield f"# ... {len(plan.cluster.nodes) - 3:,} nodes more ..."
+            continue
+        yield f"# {node_line(plan, index)}"
+        yield by_hand(list(plan.node_ranks(index)), inherited)
+
+
+def _node(plan: Plan, index: int, first: RankPlan) -> Iterator[str]:
+    yield node_line(plan, index)
+    count = plan.ranks_per_node[index]
+    ranks = list(plan.node_ranks(index)) if count else []
+    for local in shown_indices(count):
+        if local is None:
+            yield f"  ... {count - 3:,} ranks more, alike ..."
+            continue
+        yield from _rank(ranks[local], first)
+
+
+def _rank(rank: RankPlan, first: RankPlan) -> Iterator[str]:
+    whole = rank.rank == first.rank
+    yield f"  rank {rank.rank}"
+    yield f"    command: {shell_words(rank.words)}"
+    if whole:
+        for word in rank.argv:
+            if word.reason:
+                yield f"      {shell_words([word.value])}  ({word.reason})"
+        yield f"    directory: {rank.cwd.value or '.'}  ({rank.cwd.reason})"
+    settings = list(rank.settings) if whole else differing(rank, first)
+    yield "    variables:" if whole else f"    variables that differ from rank {first.rank}'s:"
+    yield from (_setting(item) for item in settings)
+
+
+def _setting(item: Setting) -> str:
+    value = item.shown if item.shown.isprintable() else ascii(item.shown)[1:-1]
+    return f"      {item.name}={value}  ({item.reason})"
+
+
+def by_hand(ranks: list[RankPlan], inherited: Mapping[str, str]) -> str:
+    """Return a command that starts the ranks of one node from a shell on it."""
+    commands = [_by_hand(rank, inherited) for rank in ranks]
+    return commands[0] if len(commands) == 1 else " & ".join(commands) + " & wait"
+
+
+def _by_hand(rank: RankPlan, inherited: Mapping[str, str]) -> str:
+    words = ["env"]
+    for name in rank.removed_from(inherited):
+        words += ["-u", name]
+    words += [
+        f"{item.name}={MASK if is_secret(item.name) else item.value}" for item in rank.settings
+    ]
+    command = shell_words([*words, *rank.words])
+    return (
+        f"(cd {shell_words([rank.cwd.value])} && {command})" if rank.cwd.value else f"({command})"
+    )

@@ -1,11 +1,16 @@
 """Fixtures that stand on the test cluster."""
 
+import sys
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
 import pytest
 
-from testbed import SlurmCluster, unavailable
+from testbed import JobEnd, SlurmCluster, unavailable
+
+PROJECT = Path(__file__).parents[1]
+ADAPTER = Path(sys.executable).with_name("slurm-adapter")
 
 
 @pytest.fixture(scope="session")
@@ -14,5 +19,52 @@ def slurm() -> Iterator[SlurmCluster]:
     reason = unavailable()
     if reason:
         pytest.skip(reason)
-    with SlurmCluster.start(Path(__file__).parents[1]) as cluster:
+    with SlurmCluster.start(PROJECT) as cluster:
         yield cluster
+
+
+@dataclass(frozen=True)
+class User:
+    """The cluster's ordinary user in a directory of their own, the project's venv on PATH."""
+
+    cluster: SlurmCluster
+    folder: PurePosixPath
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What their shell would have set."""
+        return {"PATH": f"{ADAPTER.parent}:/usr/local/bin:/usr/bin:/bin"}
+
+    def run(self, *words: str, env: dict[str, str] | None = None, check: bool = True) -> str:
+        """Run a command on the head, return its stdout; a failure shows what it said."""
+        done = self.cluster.run(
+            words, cwd=str(self.folder), env={**self.environment, **(env or {})}, timeout=120.0
+        )
+        assert not check or done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def write(self, name: str, text: str | bytes, mode: int = 0o644) -> None:
+        """Write a file in their directory."""
+        self.cluster.write(self.folder / name, text, mode)
+
+    def outside(self, name: str) -> Path:
+        """Return where a file of theirs lies for this process."""
+        return self.cluster.outside(Path(self.folder / name))
+
+    def finish(self, job_id: str) -> JobEnd:
+        """Wait until a job has ended."""
+        return self.cluster.wait_for_job(job_id.strip(), timeout=180.0)
+
+    def log(self, pattern: str) -> str:
+        """Return the text of the one file that matches a pattern below their directory."""
+        (path,) = self.outside(".").glob(pattern)
+        return path.read_text(errors="surrogateescape")
+
+
+@pytest.fixture
+def user(slurm: SlurmCluster, request: pytest.FixtureRequest) -> User:
+    """The ordinary user, in a directory with a space in its name."""
+    name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
+    folder = PurePosixPath("/home/ada") / f"my runs {name}"
+    slurm.write(folder / ".made", "")
+    return User(slurm, folder)

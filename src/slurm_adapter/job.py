@@ -146,6 +146,15 @@ class Job:
         """The name as a file name: a `/` would lead elsewhere, a `%` is sbatch's own (SB-01)."""
         return self.name.replace("/", "_").replace("%", "_")
 
+    def check_kept(self, environment: Mapping[str, str]) -> None:
+        """Raise `BadValueError` where a variable to be taken over is not there."""
+        for name in self.keep:
+            if name not in environment:
+                raise BadValueError(
+                    f"--env {name} takes over a variable that is not set",
+                    f"Set it before, or give its value: --env {name}=VALUE.",
+                )
+
     def with_nodes(self, nodes: int, gpus_per_node: int | None) -> Job:
         """Return this job sized as the step it finds itself in."""
         return replace(self, nodes=nodes, gpus_per_node=gpus_per_node)

@@ -241,7 +241,7 @@ def _settings(place: Place, contract: Contract) -> Iterable[Setting]:
     settings.update((setting.name, setting) for setting in contract.settings(place))
     settings["SLURM_ADAPTER_INIT_METHOD"] = Setting(
         "SLURM_ADAPTER_INIT_METHOD",
-        f"tcp://{_in_url(place.master)}:{place.port}",
+        place.init_method,
         "read by slurm_adapter.torch.init_process_group()",
         place.known,
     )
@@ -253,7 +253,3 @@ def _settings(place: Place, contract: Contract) -> Iterable[Setting]:
     for name, value in job.env.items():
         settings[name] = Setting(name, value, "set by you")
     return settings.values()
-
-
-def _in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -49,6 +49,8 @@ def sbatch(
     """Write the sbatch script and submit it."""
     check_format(common["format"])
     job = job_from_layers(settings_of(common, sbatch), common["job"])
+    if script_file is None:
+        job.check_kept(os.environ)
     made = make_script(job, adapter_words(), os.getcwd(), slurm.site_options())  # noqa: PTH109
     plan = make_plan(job, _preview(job, preview_nodes))
     boot = job.program.path if isinstance(job.program, Boot) else None

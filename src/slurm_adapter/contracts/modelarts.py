@@ -108,7 +108,7 @@ class ModelArtsContract:
             why = f"{nodes} nodes" if nodes > 1 else f"one node with {place.node.gpus} GPUs"
             yield Word("--init_method", why)
             yield Word(
-                f"tcp://{_in_url(place.master)}:{place.port}",
+                place.init_method,
                 f"rank 0's node; port: {place.port_reason}",
                 place.known,
             )
@@ -117,10 +117,6 @@ class ModelArtsContract:
             yield Word(str(place.node_index), "the node's index: one rank per node")
             yield Word("--world_size", why)
             yield Word(str(nodes), "the number of nodes: one rank per node")
-
-
-def _in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def _identity(place: Place) -> Iterator[Setting]:

@@ -51,6 +51,11 @@ class Place:
         return "<port>" if self.run.port is None else str(self.run.port)
 
     @property
+    def init_method(self) -> str:
+        """Where the ranks meet, as torch.distributed writes it."""
+        return tcp_url(self.master, self.port)
+
+    @property
     def known(self) -> bool:
         """Whether master and port are final."""
         return self.cluster.known and self.run.port is not None
@@ -59,3 +64,8 @@ class Place:
     def port_reason(self) -> str:
         """Where the port comes from."""
         return self.run.port_reason
+
+
+def tcp_url(host: str, port: str) -> str:
+    """Return `tcp://HOST:PORT`; an IPv6 address stands in brackets."""
+    return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"

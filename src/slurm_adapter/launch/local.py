@@ -42,6 +42,7 @@ def plan_local(job: Job, environment: Mapping[str, str]) -> Plan:
             f"{job.nodes} nodes cannot be pretended on one machine",
             f"Give --nodes {_MOST_NODES} or fewer (127.0.0.10 to 127.0.0.253).",
         )
+    job.check_kept(environment)
     nodes = tuple(_nodes(job, environment))
     cluster = Cluster(nodes, "this machine", addressed=True)
     port, reason = job.port, "given by you"

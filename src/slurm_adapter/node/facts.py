@@ -51,6 +51,15 @@ def own_address(name: str) -> str:
         return "127.0.0.1"
 
 
+def read_text(path: str) -> str:
+    """Return a file's text; empty where it cannot be read (whoever needs it says so then)."""
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib costs start-up time
+            return file.read()
+    except OSError:
+        return ""
+
+
 def check_port_free(port: int, reason: str) -> None:
     """Raise `ClusterUnfitError` where nothing could listen on this port (MA-01)."""
     error = _bind_error("", port)

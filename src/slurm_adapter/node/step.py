@@ -34,7 +34,8 @@ def plan_rank(job: Job, environment: Mapping[str, str]) -> tuple[Plan, RankPlan]
     Raises:
         AdapterError: where this is no step, or where the job cannot run in it.
     """
-    step = read_step(environment, _read_text)
+    step = read_step(environment, facts.read_text)
+    job.check_kept(environment)
     order = step.node_order
     cluster = _cluster(step, job, environment)
     run = _run(step, job, environment)
@@ -136,14 +137,6 @@ def _make_folder(path: str, node: str) -> None:
             f"{node} cannot make the log folder {path}: {error.strerror}",
             "Name a folder that every node can write with --job-folder DIR.",
         ) from error
-
-
-def _read_text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib costs start-up time
-            return file.read()
-    except OSError:
-        return ""
 
 
 def _cluster(step: Step, job: Job, environment: Mapping[str, str]) -> Cluster:

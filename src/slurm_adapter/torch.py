@@ -1,0 +1,226 @@
+"""One call that starts torch.distributed in a script, whoever started the script.
+
+The only module that imports torch. It needs nothing else of the project at run time but the
+reading of a Slurm step, so a script may use it under torchrun or in a bare `srun` as well.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from slurm_adapter.cluster.slurm import read_step
+from slurm_adapter.contracts.place import tcp_url
+from slurm_adapter.errors import BadValueError
+from slurm_adapter.node.facts import first_free_port, read_text
+from slurm_adapter.node.step import derive_port
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import timedelta
+
+# ModelArts' own default port of worker 0, where the platform itself starts a script.
+_MODELARTS_PORT = 6666
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where this process stands in its job."""
+
+    rank: int
+    """Global rank, from 0."""
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    """Processes of the job on this node."""
+    init_method: str
+    """`tcp://HOST:PORT`."""
+    source: str
+    """Who said so: `variables`, `modelarts`, `slurm` or `alone`."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """What a script needs to know once the process group is there."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    device: torch.device
+    """The device of this process; already the current one."""
+    backend: str
+
+
+def init_process_group(
+    backend: str | None = None,
+    *,
+    timeout: timedelta | None = None,
+    local_rank: int = 0,
+    local_world_size: int = 1,
+) -> Group:
+    """Start the default process group and select this process's device.
+
+    Rank, world size and rendezvous come from whatever is there, in this order: RANK, WORLD_SIZE
+    and MASTER_ADDR (torchrun, the `env` contract); ModelArts' variables (the `modelarts`
+    contract, ModelArts itself); the Slurm step; else this process is alone.
+
+    Args:
+        backend: default: `nccl` on CUDA devices, `hccl` on NPUs, else `gloo`.
+        timeout: as for `torch.distributed.init_process_group`.
+        local_rank: number of this process among those that the script itself started on its
+            node, e.g. by `torch.multiprocessing.spawn`.
+        local_world_size: how many those are.
+
+    Raises:
+        AdapterError: where the variables contradict each other, with the remedy.
+    """
+    place = find_place(os.environ, sys.argv)
+    if local_world_size > 1 or local_rank:
+        place = multiply(place, local_rank, local_world_size)
+    kind, count = _accelerator()
+    device = choose_device(kind, count, place.local_rank)
+    chosen = backend or {"cuda": "nccl", "npu": "hccl"}.get(device.type, "gloo")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    elif device.type == "npu":
+        _npu().set_device(device)
+    # torch 2.1 refuses None as a time-out.
+    options: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
+    dist.init_process_group(
+        chosen,
+        init_method=place.init_method,
+        rank=place.rank,
+        world_size=place.world_size,
+        **options,
+    )
+    return Group(
+        place.rank, place.world_size, place.local_rank, place.local_world_size, device, chosen
+    )
+
+
+def find_place(environment: Mapping[str, str], argv: Sequence[str]) -> Place:
+    """Return this process's place, as its variables (and `--init_method` on argv) tell it."""
+    if "RANK" in environment and "WORLD_SIZE" in environment:
+        return _from_variables(environment)
+    if environment.get("MA_VJ_NAME"):
+        return _from_modelarts(environment, argv)
+    if environment.get("SLURM_JOB_ID"):
+        return _from_slurm(environment)
+    return Place(0, 1, 0, 1, _alone_method(), "alone")
+
+
+def multiply(place: Place, local_rank: int, local_world_size: int) -> Place:
+    """Return the place of one of several processes that a script started on its node."""
+    if not 0 <= local_rank < local_world_size:
+        raise BadValueError(
+            f"local_rank={local_rank} is not one of {local_world_size} processes",
+            "Give local_rank from 0 to local_world_size - 1.",
+        )
+    if place.local_world_size != 1:
+        raise BadValueError(
+            f"{place.local_world_size} processes were started on this node already"
+            f" (by {place.source}); the script would start {local_world_size} more in each",
+            "Start the script once per node, or leave local_rank and local_world_size out.",
+        )
+    return Place(
+        rank=place.rank * local_world_size + local_rank,
+        world_size=place.world_size * local_world_size,
+        local_rank=local_rank,
+        local_world_size=local_world_size,
+        init_method=place.init_method,
+        source=place.source,
+    )
+
+
+def choose_device(kind: str, count: int, local_rank: int) -> torch.device:
+    """Return the device of a process: LOCAL_RANK modulo the devices it can see (SL-11).
+
+    Where each task sees only its own GPU that is device 0, whatever its local rank.
+    """
+    return torch.device(kind, local_rank % count) if count else torch.device("cpu")
+
+
+def _accelerator() -> tuple[str, int]:
+    if torch.cuda.is_available():
+        return "cuda", torch.cuda.device_count()
+    npu = _npu()
+    if npu is not None and npu.is_available():
+        return "npu", npu.device_count()
+    return "cpu", 0
+
+
+def _npu() -> Any:
+    """Return Ascend's module, which its plug-in adds to torch."""
+    return getattr(torch, "npu", None)
+
+
+def _from_variables(environment: Mapping[str, str]) -> Place:
+    rank = _number(environment, "RANK")
+    world_size = _number(environment, "WORLD_SIZE")
+    local_rank = _number(environment, "LOCAL_RANK", rank if world_size == 1 else None)
+    local_size = _number(environment, "LOCAL_WORLD_SIZE", 1)
+    if environment.get("MASTER_ADDR") and environment.get("MASTER_PORT"):
+        # env:// lets torchrun's own store be used, which a second one would collide with.
+        return Place(rank, world_size, local_rank, local_size, "env://", "variables")
+    if world_size == 1:
+        return Place(0, 1, local_rank, local_size, _alone_method(), "variables")
+    raise BadValueError(
+        f"RANK={rank} and WORLD_SIZE={world_size} are set, MASTER_ADDR and MASTER_PORT are not",
+        "Start the script with slurm-adapter or torchrun, which set all four.",
+    )
+
+
+def _from_modelarts(environment: Mapping[str, str], argv: Sequence[str]) -> Place:
+    nodes = _number(environment, "MA_NUM_HOSTS", 1)
+    # The index has no meaning on one node (MD-03).
+    index = _number(environment, "VC_TASK_INDEX") if nodes > 1 else 0
+    method = _init_method(argv) or environment.get("SLURM_ADAPTER_INIT_METHOD")
+    if method is None and nodes == 1:
+        method = _alone_method()
+    if method is None:
+        master = environment.get("VC_WORKER_HOSTS", "").split(",")[0]
+        if not master:
+            raise BadValueError(
+                f"MA_NUM_HOSTS={nodes}, but VC_WORKER_HOSTS names no node",
+                "Set VC_WORKER_HOSTS to all nodes, the first being rank 0's.",
+            )
+        method = tcp_url(master, str(_MODELARTS_PORT))
+    return Place(index, nodes, 0, 1, method, "modelarts")
+
+
+def _from_slurm(environment: Mapping[str, str]) -> Place:
+    step = read_step(environment, read_text)
+    port = environment.get("MASTER_PORT") or str(derive_port(step.job_id, step.step_id))
+    method = tcp_url(environment.get("MASTER_ADDR") or step.master, port)
+    return Place(step.rank, step.world_size, step.local_rank, step.local_size, method, "slurm")
+
+
+def _init_method(argv: Sequence[str]) -> str | None:
+    for position, word in enumerate(argv):
+        name, equals, value = word.partition("=")
+        if name == "--init_method":
+            return value if equals else next(iter(argv[position + 1 :]), None)
+    return None
+
+
+def _number(environment: Mapping[str, str], name: str, default: int | None = None) -> int:
+    text = environment.get(name)
+    if text is None and default is not None:
+        return default
+    if text is None or not text.isdigit():
+        raise BadValueError(
+            f"{name} is not set" if text is None else f"{name}={text!r} is not a number",
+            "Start the script with slurm-adapter, torchrun or srun, which set it.",
+        )
+    return int(text)
+
+
+def _alone_method() -> str:
+    return tcp_url(_LOOPBACK, str(first_free_port(_LOOPBACK, _MODELARTS_PORT, 32768)))

@@ -1,0 +1,121 @@
+"""Unchanged ModelArts scripts finish a real all-reduce on three nodes of a real Slurm cluster."""
+
+from pathlib import Path
+
+import pytest
+
+from conftest import ADAPTER, User
+
+SCRIPTS = Path(__file__).parent / "scripts"
+
+# name -> (files, boot file or command, its arguments, what every process must print)
+KINDS = {
+    "node_level": (["node_level.py"], "node_level.py", ["--expect", "6"], "sum 6.0", 3),
+    "spawn": (["spawn.py"], "spawn.py", ["--expect", "21"], "sum 21.0", 6),
+    "torchrun": (["torchrun.sh", "reduce.py"], "torchrun.sh", [], "sum 21.0", 6),
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest, user: User) -> str:
+    name: str = request.param
+    for file in KINDS[name][0]:
+        user.write(file, (SCRIPTS / file).read_text())
+    return name
+
+
+def check(user: User, kind: str, job_id: str, log: str) -> None:
+    _, _, _, line, count = KINDS[kind]
+    end = user.finish(job_id)
+    text = user.log(log)
+    assert end.state == "COMPLETED", text
+    assert text.count(line) == count, text
+
+
+def test_through_slurm_adapter_sbatch(user: User, kind: str) -> None:
+    _, program, arguments, _, _ = KINDS[kind]
+    options = ["-N", "3", "--gpus-per-node", "4", "--env", "EXPECT=21", "--parsable", "--name", "t"]
+    if program.endswith(".py"):
+        job_id = user.run("slurm-adapter", "sbatch", *options, program, *arguments)
+    else:
+        command = 'bash "$WORKSPACE/torchrun.sh"'
+        job_id = user.run("slurm-adapter", "sbatch", *options, "--command", command)
+    check(user, kind, job_id, "slurm-adapter/t/log/t-*.out")
+
+
+def test_through_a_batch_file_written_by_hand(user: User, kind: str) -> None:
+    _, program, arguments, _, _ = KINDS[kind]
+    if program.endswith(".py"):
+        call = f"exec --boot {program} -- {' '.join(arguments)}"
+    else:
+        call = f"exec -- bash {program}"
+    user.write(
+        "by hand.sbatch",
+        "#!/bin/bash\n"
+        "#SBATCH --nodes=3 --ntasks-per-node=1 --gres=gpu:4 --output=hand.out\n"
+        "export EXPECT=21\n"
+        f"srun slurm-adapter {call}\n",
+    )
+    job_id = user.run("sbatch", "--parsable", "by hand.sbatch")
+    check(user, kind, job_id, "hand.out")
+
+
+def test_nothing_is_set_that_does_not_exist_on_modelarts(user: User) -> None:
+    user.write("hygiene.py", (SCRIPTS / "hygiene.py").read_text())
+    job_id = user.run(
+        *("slurm-adapter", "sbatch", "-N", "3", "--parsable", "hygiene.py"),
+        env={"MASTER_ADDR": "elsewhere", "RANK": "7", "WORLD_SIZE": "9", "NNODES": "2"},
+    )
+    assert user.finish(job_id).state == "COMPLETED"
+    assert user.log("slurm-adapter/hygiene/log/*.out").count("found []") == 3
+
+
+def test_the_env_contract_starts_a_rank_for_each_gpu(user: User) -> None:
+    user.write("reduce.py", (SCRIPTS / "reduce.py").read_text())
+    job_id = user.run(
+        *("slurm-adapter", "sbatch", "-N", "3", "--gpus-per-node", "2", "--contract", "env"),
+        *("--env", "EXPECT=21", "--parsable", "reduce.py"),
+    )
+    assert user.finish(job_id).state == "COMPLETED"
+    assert user.log("slurm-adapter/reduce/log/*.out").count("sum 21.0 in process") == 6
+
+
+def test_exec_leaves_no_process_of_ours_in_the_step(user: User) -> None:
+    seen = user.run(
+        *("srun", "-N", "1", "slurm-adapter", "exec", "--"),
+        *("sh", "-c", 'tr "\\0" " " < /proc/$PPID/cmdline; echo; ps -o args= --ppid $$'),
+    )
+    parent, *children = seen.splitlines()
+    assert parent.startswith("slurmstepd: ")
+    assert [child for child in children if "slurm-adapter" in child] == []
+
+
+@pytest.mark.parametrize("where", ["batch", "salloc"])
+def test_a_shell_of_the_job_is_not_a_rank(user: User, where: str) -> None:
+    """SL-07, SL-08: it would be one rank of several that nobody starts."""
+    typed = [str(ADAPTER), "exec", "--boot", "train.py", "--", "--epochs", "5 more"]
+    user.write("train.py", "raise SystemExit('started')\n")
+    if where == "salloc":
+        done = user.cluster.run(["salloc", "-N2", *typed], cwd=str(user.folder))
+        said, status = done.stderr, done.returncode
+    else:
+        user.write("b.sh", '#!/bin/bash\n"$@"\n')
+        job_id = user.run("sbatch", "--parsable", "-N2", "--output=b.out", "b.sh", *typed)
+        end = user.finish(job_id)
+        said, status = user.log("b.out"), end.exit_status
+    assert status == 2
+    assert "not a task of a step" in said
+    assert "slurm-adapter exec --boot train.py -- --epochs '5 more'" in said
+
+
+def test_every_node_prints_the_same_identity(user: User) -> None:
+    shown = user.run(
+        *("srun", "-N3", "--ntasks-per-node=1", "slurm-adapter", "env", "--format", "dotenv")
+    )
+    lines = shown.splitlines()
+    names = {line for line in lines if line.startswith("MA_VJ_NAME=")}
+    indices = sorted(line for line in lines if line.startswith("VC_TASK_INDEX="))
+    addresses = sorted(line for line in lines if line.startswith("MA_CURRENT_IP="))
+    assert len(names) == 1
+    assert indices == ['VC_TASK_INDEX="0"', 'VC_TASK_INDEX="1"', 'VC_TASK_INDEX="2"']
+    assert addresses == [f'MA_CURRENT_IP="{user.cluster.addresses[n]}"' for n in user.cluster.nodes]

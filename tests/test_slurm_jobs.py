@@ -108,6 +108,24 @@ def test_a_shell_of_the_job_is_not_a_rank(user: User, where: str) -> None:
     assert "slurm-adapter exec --boot train.py -- --epochs '5 more'" in said
 
 
+def test_left_over_variables_that_fit_by_chance_do_not_make_a_rank(user: User) -> None:
+    """SL-07: a batch script of two tasks, submitted from a step of two tasks on the same nodes.
+
+    Its variables describe a step down to the last one; the daemon above it tells the truth.
+    """
+    user.write("inner.sh", "#!/bin/bash\nslurm-adapter exec -- echo started\n", 0o755)
+    user.write(
+        "outer.sh",
+        "#!/bin/bash\n((SLURM_PROCID)) || sbatch --parsable -N2 -n2 -o inner.out inner.sh\n",
+        0o755,
+    )
+    job_id = user.run("srun", "-N2", "-n2", "--ntasks-per-node=1", "./outer.sh")
+    assert user.finish(job_id).exit_status == 2
+    said = user.log("inner.out")
+    assert f"this runs under {job_id.strip()}.batch of Slurm" in said
+    assert "started" not in said.splitlines()
+
+
 def test_every_node_prints_the_same_identity(user: User) -> None:
     shown = user.run(
         *("srun", "-N3", "--ntasks-per-node=1", "slurm-adapter", "env", "--format", "dotenv")

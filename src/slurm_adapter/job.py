@@ -8,6 +8,7 @@ from types import MappingProxyType
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.quoting import check_one_line, check_variable_name
 from slurm_adapter.record import record, replace
+from slurm_adapter.setting import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,11 +108,8 @@ class Job:
                 f"{self.gpus_per_node} GPUs per node cannot be asked for",
                 "Give 0 or more, as in --gpus-per-node 8.",
             )
-        if self.port is not None and self.port not in PORTS:
-            raise BadValueError(
-                f"{self.port} cannot be the rendezvous port",
-                f"Give a number from {PORTS.start} to {PORTS.stop - 1}, as in --port 29400.",
-            )
+        if self.port is not None:
+            read_port(str(self.port), "--port")
         for name in (*self.env, *self.keep):
             check_variable_name(name)
         _check_channels((*self.inputs, *self.outputs), self.delivery)
@@ -120,7 +118,14 @@ class Job:
                 "inputs and outputs cannot be options of a command: nothing is appended to it",
                 "Use --channels variable, or give a boot file.",
             )
-        _check_no_nul((*self.args, *self.env.values()))
+        _check_no_nul(
+            (
+                *_program_words(self.program),
+                *self.args,
+                *self.env.values(),
+                *(channel.path for channel in (*self.inputs, *self.outputs)),
+            )
+        )
         _check_choice("contract", self.contract, CONTRACTS)
         _check_choice("accelerator", self.accelerator, ACCELERATORS)
         if self.channels_as is not None:
@@ -160,6 +165,16 @@ class Job:
         return replace(self, nodes=nodes, gpus_per_node=gpus_per_node)
 
 
+def read_port(text: str, source: str) -> int:
+    """Return a rendezvous port, or raise `BadValueError` naming where the text comes from."""
+    if text.isascii() and text.isdigit() and int(text) in PORTS:
+        return int(text)
+    raise BadValueError(
+        f"{source}: {printable(text)} cannot be the rendezvous port",
+        f"Give a number from {PORTS.start} to {PORTS.stop - 1}, as in --port 29400.",
+    )
+
+
 def check_job_name(name: str) -> str:
     """Return a job's name, or raise `BadValueError` for one that no log file could carry."""
     check_one_line("the job's name", name)
@@ -187,6 +202,16 @@ def _check_channels(channels: Iterable[Channel], delivery: str) -> None:
                 f"the input or output {channel.name} is given twice", "Give each name once."
             )
         seen.add(channel.name)
+
+
+def _program_words(program: Program) -> tuple[str, ...]:
+    match program:
+        case Boot(path):
+            return (path,)
+        case Command(text):
+            return (text,)
+        case Argv(words):
+            return words
 
 
 def _check_no_nul(values: Iterable[str]) -> None:

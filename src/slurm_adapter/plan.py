@@ -183,16 +183,16 @@ def make_plan(job: Job, cluster: Cluster, run: Run | None = None) -> Plan:
         )
     run = run or Run()
     contract = get_contract(job.contract)
-    _check_master(job, cluster, run)
+    _check_master(job, cluster)
     return Plan(job, cluster, run, contract, contract.check(cluster))
 
 
-def _check_master(job: Job, cluster: Cluster, run: Run) -> None:
+def _check_master(job: Job, cluster: Cluster) -> None:
     """Refuse a MASTER_ADDR that names another node than rank 0's (MA-08)."""
     wanted = job.env.get("MASTER_ADDR")
     if wanted is None or not cluster.known:
         return
-    master = cluster.nodes[run.master]
+    master = cluster.nodes[0]
     others = {
         name for node in cluster.nodes if node != master for name in (node.name, node.address)
     }

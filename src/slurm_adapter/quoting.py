@@ -22,21 +22,26 @@ def shell_words(words: Iterable[str]) -> str:
 
     Newlines, non-ASCII characters and undecodable bytes (as surrogates) are kept.
     """
-    first, *rest = words
+    words = [_without_nul(word) for word in words]
     # A first word NAME=value must not become an assignment.
-    return " ".join([_quote(first), *map(shell_word, rest)])
+    return " ".join([*map(_quote, words[:1]), *map(shell_word, words[1:])])
 
 
 def shell_word(word: str) -> str:
     """Return one word quoted for a shell; `--name=` and `NAME=` stay readable outside quotes."""
-    if "\0" in word:
-        raise BadValueError(
-            f"{word!r} holds a NUL byte, which no argument can", "Take it out of the value."
-        )
+    _without_nul(word)
     name, equals, value = word.partition("=")
     if equals and is_variable_name(name.removeprefix("--").replace("-", "_")):
         return f"{name}={_quote(value) if value else ''}"
     return _quote(word)
+
+
+def _without_nul(word: str) -> str:
+    if "\0" in word:
+        raise BadValueError(
+            f"{word!r} holds a NUL byte, which no argument can", "Take it out of the value."
+        )
+    return word
 
 
 def _quote(text: str) -> str:

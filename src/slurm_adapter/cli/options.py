@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from slurm_adapter.job import CONTRACTS, DELIVERIES
-from slurm_adapter.jobfile import Settings, settings_from_options
-from slurm_adapter.node.options import parse_channels, parse_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,52 +131,3 @@ def with_common_options(function: Callable[..., int]) -> Callable[..., int]:
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
-
-
-def program(
-    *, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
-) -> None:
-    """Start PyTorch training jobs on Slurm or on this machine; ModelArts scripts run unchanged."""
-    del version  # answered before any of this is loaded
-
-
-def settings_of(common: dict[str, Any], sbatch: list[str] | None = None) -> Settings:
-    """Return the layer of settings that the command line's options make."""
-    script, arguments = common["script"], list(common["arguments"] or [])
-    if common["command"] is not None and script is not None:
-        script, arguments = None, [script, *arguments]
-    env, keep = parse_environment(common["env"] or [])
-    inputs = parse_channels(common["input"] or [], "--input")
-    outputs = parse_channels(common["output"] or [], "--output")
-    plain = [
-        "name",
-        "code",
-        "nodes",
-        "gpus_per_node",
-        "flavor",
-        "contract",
-        "python",
-        "port",
-        "channels",
-        "job_folder",
-        "command",
-    ]
-    options: dict[str, Any] = {name: common[name] for name in plain}
-    options |= {
-        "boot": script,
-        "args": arguments if script is not None or arguments else None,
-        "env": env or None,
-        "keep": list(keep) or None,
-        "inputs": {channel.name: channel.path for channel in inputs} or None,
-        "outputs": {channel.name: channel.path for channel in outputs} or None,
-        "slurm": _sbatch_options(sbatch or []) or None,
-    }
-    return settings_from_options(options)
-
-
-def _sbatch_options(texts: list[str]) -> dict[str, str | bool]:
-    options: dict[str, str | bool] = {}
-    for text in texts:
-        name, equals, value = text.removeprefix("--").partition("=")
-        options[name] = value if equals else True
-    return options

@@ -9,11 +9,61 @@ from typing import TYPE_CHECKING, Any
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.flavor import Flavor, read_flavor
 from slurm_adapter.job import Boot, Channel, Command, Job, Program
-from slurm_adapter.jobfile import Settings, merge, read_config_file, read_job_file
-from slurm_adapter.node.program import locate_boot, locate_code
+from slurm_adapter.jobfile import (
+    Settings,
+    merge,
+    read_config_file,
+    read_job_file,
+    settings_from_options,
+)
+from slurm_adapter.node.options import parse_channels, parse_environment
+from slurm_adapter.node.program import locate_boot, locate_code, working_directory
+from slurm_adapter.record import replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+def settings_of(common: dict[str, Any], sbatch: list[str] | None = None) -> Settings:
+    """Return the layer of settings that the command line's options make."""
+    script, arguments = common["script"], list(common["arguments"] or [])
+    if common["command"] is not None and script is not None:
+        script, arguments = None, [script, *arguments]
+    env, keep = parse_environment(common["env"] or [])
+    inputs = parse_channels(common["input"] or [], "--input")
+    outputs = parse_channels(common["output"] or [], "--output")
+    plain = [
+        "name",
+        "code",
+        "nodes",
+        "gpus_per_node",
+        "flavor",
+        "contract",
+        "python",
+        "port",
+        "channels",
+        "job_folder",
+        "command",
+    ]
+    options: dict[str, Any] = {name: common[name] for name in plain}
+    options |= {
+        "boot": script,
+        "args": arguments if script is not None or arguments else None,
+        "env": env or None,
+        "keep": list(keep) or None,
+        "inputs": {channel.name: channel.path for channel in inputs} or None,
+        "outputs": {channel.name: channel.path for channel in outputs} or None,
+        "slurm": _sbatch_options(sbatch or []) or None,
+    }
+    return settings_from_options(options)
+
+
+def _sbatch_options(texts: list[str]) -> dict[str, str | bool]:
+    options: dict[str, str | bool] = {}
+    for text in texts:
+        name, equals, value = text.removeprefix("--").partition("=")
+        options[name] = value if equals else True
+    return options
 
 
 def job_from_layers(options: Settings, job_file: str | None) -> Job:
@@ -25,7 +75,7 @@ def job_from_layers(options: Settings, job_file: str | None) -> Job:
     layers = [read_config_file(os.environ)]
     if job_file is not None:
         layers.append(read_job_file(Path(job_file)))
-    return job_from_settings(merge([*layers, options]), os.getcwd())  # noqa: PTH109
+    return job_from_settings(merge([*layers, options]), working_directory())
 
 
 def job_from_settings(settings: Settings, base: str) -> Job:
@@ -63,8 +113,6 @@ def job_from_settings(settings: Settings, base: str) -> Job:
     )
     if settings.job_folder:
         return job
-    from slurm_adapter.record import replace  # noqa: PLC0415
-
     return replace(job, folder=os.path.join(base, "slurm-adapter", job.file_stem))  # noqa: PTH118
 
 

@@ -70,7 +70,5 @@ class Run:
     """The rendezvous port on the node of rank 0."""
     port_reason: str = "10000 to 32767, from the job id and the step id once the step runs"
     job_id: str | None = None
-    master: int = 0
-    """Index of the node on which rank 0 runs."""
     settings: tuple[Setting, ...] = ()
     """Variables that the way of starting adds for every rank, unless the user set them."""

@@ -21,7 +21,9 @@ _ENTRY = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")
 _GROUP = re.compile(r"\[([^\[\]]*)\]")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 _DIGITS = "0123456789"
-_LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)", re.DOTALL)
+_LAST_NUMBER = re.compile(r"(.*[0-9])([^0-9]*)", re.DOTALL)
+# Slurm 22.05 refuses a longer range in a list it is given.
+_MOST_IN_RANGE = 65_536
 # A range's two ends; a text width of 18 digits is what Slurm itself can count in 64 bits.
 _MOST_DIGITS = 18
 
@@ -137,62 +139,62 @@ def _combine(
 
 
 def _fold_last(names: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield (prefix, rest): names alike but for their last number become one entry."""
-    prefix = suffix = ""
+    """Yield (prefix, rest): names alike but for the number at their end become one entry.
+
+    Text after the brackets could be read here, but not by Slurm's own commands.
+    """
+    prefix = ""
     ranges: list[list[str]] = []  # [first, last] as written
-    following = ""
+    following, room = "", 0
     for name in names:
         before = name.rstrip(_DIGITS)
-        number, after = name[len(before) :], ""
-        if not number:  # text after the last number, or no number at all
-            match = _LAST_NUMBER.fullmatch(name)
-            before, number, after = match.groups() if match else (name, "", "")
-        if not number or len(number) > _MOST_DIGITS:
-            if ranges:
-                yield _entry(prefix, ranges, suffix)
-                ranges = []
+        number = name[len(before) :]
+        foldable = 0 < len(number) <= _MOST_DIGITS
+        if ranges and (before != prefix or not foldable):
+            yield prefix, _entry(ranges)
+            ranges = []
+        if not foldable:
             yield name, ""
             continue
-        if ranges and before == prefix and after == suffix:
-            if number == following:
-                ranges[-1][1] = number
-            else:
-                ranges.append([number, number])
+        if ranges and number == following and room:
+            ranges[-1][1] = number
+            room -= 1
         else:
-            if ranges:
-                yield _entry(prefix, ranges, suffix)
-            prefix, suffix, ranges = before, after, [[number, number]]
+            prefix = before
+            ranges.append([number, number])
+            room = _MOST_IN_RANGE - 1
         following = str(int(number) + 1).zfill(len(ranges[-1][0]))
     if ranges:
-        yield _entry(prefix, ranges, suffix)
+        yield prefix, _entry(ranges)
 
 
-def _entry(prefix: str, ranges: list[list[str]], suffix: str) -> tuple[str, str]:
+def _entry(ranges: list[list[str]]) -> str:
     text = ",".join(first if first == last else f"{first}-{last}" for first, last in ranges)
     single = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
-    return prefix, (text if single else f"[{text}]") + suffix
+    return text if single else f"[{text}]"
 
 
 def _fold_outer(entries: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Fold entries that end alike (`[000-999]`) and differ in the last number before that end."""
+    """Fold entries that end in the same brackets and differ in the last number before them."""
     run: list[str] = []
     shared = ""
     for prefix, rest in entries:
-        if run and rest != shared:
+        match = _LAST_NUMBER.fullmatch(prefix) if "[" in rest else None
+        head, end = (match[1], match[2] + rest) if match else (prefix + rest, "")
+        if run and (end != shared or not end):
             yield from _fold_run(run, shared)
             run = []
-        shared = rest
-        run.append(prefix)
-    if run:
-        yield from _fold_run(run, shared)
+        shared = end
+        run.append(head)
+    yield from _fold_run(run, shared)
 
 
-def _fold_run(prefixes: list[str], rest: str) -> Iterator[str]:
-    if "[" not in rest:
-        yield from (prefix + rest for prefix in prefixes)
+def _fold_run(heads: list[str], end: str) -> Iterator[str]:
+    if not end:
+        yield from heads
         return
-    for prefix, inner in _fold_last(prefixes):
-        yield prefix + inner + rest
+    for prefix, rest in _fold_last(heads):
+        yield prefix + rest + end
 
 
 def _malformed(text: str, position: int) -> NodeListError:

@@ -137,6 +137,11 @@ def _is_number(text: str) -> bool:
 def _check_is_step(environment: Mapping[str, str]) -> None:
     """Tell a task from all that looks like one (SL-07, SL-08: never by the job's name)."""
     job_id = environment.get("SLURM_JOB_ID") or environment.get("SLURM_JOBID")
+    if job_id and not job_id.isdecimal():
+        raise StepError(
+            f"SLURM_JOB_ID={job_id!r} is not a number",
+            "Start it again with srun; do not set SLURM_* variables by hand.",
+        )
     if not job_id:
         raise NotAStepError(
             "this process was not started by Slurm: SLURM_JOB_ID is not set",

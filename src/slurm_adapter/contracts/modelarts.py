@@ -37,10 +37,10 @@ _SLURM_LAYOUT = (
     "SLURM_GTIDS",
     "SLURM_TASK_PID",
     "SLURM_NTASKS*",
-    "SLURM_NPROCS",
-    "SLURM_NNODES",
-    "SLURM_TASKS_PER_NODE",
-    "SLURM_NODELIST",
+    "SLURM_NPROCS*",
+    "SLURM_NNODES*",
+    "SLURM_TASKS_PER_NODE*",
+    "SLURM_NODELIST*",
     "SLURM_JOB_NODELIST*",
     "SLURM_JOB_NUM_NODES*",
     "SLURM_STEP_*",
@@ -48,6 +48,9 @@ _SLURM_LAYOUT = (
     "SLURM_STEPMGR",
     "SLURM_HET_*",
     "SLURM_DISTRIBUTION",
+    "SLURM_DIST_PLANESIZE",
+    "SLURM_ARBITRARY_NODELIST",
+    "SLURM_HOSTFILE",
     "SLURM_LAUNCH_NODE_IPADDR",
     "SLURM_SRUN_COMM_*",
     "SLURM_TOPOLOGY_ADDR*",
@@ -87,6 +90,11 @@ class ModelArtsContract:
             return (
                 f"VC_WORKER_HOSTS is left out: the names of {len(cluster.nodes)} nodes are longer"
                 " than the 128 KiB that Linux allows one variable; scripts that read it will fail",
+            )
+        if len(cluster.nodes) == 1 and cluster.nodes[0].gpus is None:
+            return (
+                "how many GPUs the node has is not known yet; with several, --init_method is"
+                " appended too (--gpus-per-node N tells)",
             )
         return ()
 

@@ -42,8 +42,8 @@ class Place:
 
     @property
     def master(self) -> str:
-        """The host under which the other ranks reach rank 0."""
-        return self.cluster.host(self.run.master)
+        """The host under which the other ranks reach rank 0: the user's choice comes first."""
+        return self.job.env.get("MASTER_ADDR") or self.cluster.host(0)
 
     @property
     def port(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from slurm_adapter.quoting import export_line, is_variable_name, unset_line
+from slurm_adapter.setting import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,5 +60,5 @@ def _table(rank: RankPlan, inherited: Mapping[str, str]) -> str:
 
 
 def _cut(value: str) -> str:
-    text = value if value.isprintable() else ascii(value)[1:-1]
+    text = printable(value)
     return text if len(text) <= _WIDEST_VALUE else f"{text[: _WIDEST_VALUE - 3]}..."

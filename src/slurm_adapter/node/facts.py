@@ -9,6 +9,8 @@ import socket
 
 from slurm_adapter.errors import ClusterUnfitError
 
+_STEP_TITLE = re.compile(r"slurmstepd: \[([^.\]]+)\.([^\]]+)\]")
+_MOST_ANCESTORS = 16
 # Device files that the drivers make, one for each card: NVIDIA's, Ascend's.
 _DEVICE_FILE = re.compile(r"nvidia[0-9]+|davinci[0-9]+")
 
@@ -54,10 +56,28 @@ def own_address(name: str) -> str:
 def read_text(path: str) -> str:
     """Return a file's text; empty where it cannot be read (whoever needs it says so then)."""
     try:
-        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib costs start-up time
+        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - pathlib costs start-up time
             return file.read()
     except OSError:
         return ""
+
+
+def step_daemon() -> tuple[str, str] | None:
+    """Return (job, step) as the Slurm daemon above this process names them in its title.
+
+    `slurmstepd: [12.0]` for a step, `[12.batch]` for a batch script; None where no such daemon
+    can be seen (in a container, say).
+    """
+    pid = os.getppid()
+    for _ in range(_MOST_ANCESTORS):
+        title = _STEP_TITLE.match(read_text(f"/proc/{pid}/cmdline"))
+        if title is not None:
+            return title[1], title[2]
+        fields = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+        if len(fields) < 2 or fields[1] in "01":  # noqa: PLR2004
+            return None
+        pid = int(fields[1])
+    return None
 
 
 def check_port_free(port: int, reason: str) -> None:

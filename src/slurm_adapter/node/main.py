@@ -10,7 +10,9 @@ import sys
 
 from slurm_adapter.errors import AdapterError, BadValueError, NotAStepError, report
 from slurm_adapter.node.options import HelpFormatter, Parser, add_job_options, job_from
+from slurm_adapter.node.program import working_directory
 from slurm_adapter.quoting import shell_words
+from slurm_adapter.setting import MASK, is_secret
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,13 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except AdapterError as error:
         print(report(error), file=sys.stderr)  # noqa: T201
         return error.exit_status
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
 
 
 def _run(words: list[str]) -> int:
-    action, *ours = words or ["--help"]
+    action, *ours = words or [""]
     if action == "first-failure":
         from slurm_adapter.node.failure import main as first_failure  # noqa: PLC0415
 
@@ -61,7 +60,7 @@ def _run(words: list[str]) -> int:
         )
     if action == "env" and not command and options.boot is None and options.command is None:
         command = ["true"]  # the variables do not depend on what would be run
-    job = job_from(options, command, os.getcwd())  # noqa: PTH109
+    job = job_from(options, command, working_directory())
     from slurm_adapter.node import step  # noqa: PLC0415 - not needed where the options are wrong
 
     plan, rank = step.plan_rank(job, os.environ)
@@ -71,9 +70,20 @@ def _run(words: list[str]) -> int:
         step.become(plan, rank, os.environ)
     from slurm_adapter.node.environment import render  # noqa: PLC0415
 
-    sys.stdout.write(render(options.format, rank, os.environ))
-    sys.stdout.flush()
+    _print(render(options.format, rank, os.environ))
     return 0
+
+
+def _print(text: str) -> None:
+    """Write to stdout, the values byte for byte whatever encoding is set."""
+    data = os.fsencode(text)
+    try:
+        while data:
+            data = data[os.write(1, data) :]
+    except BrokenPipeError:
+        return  # its reader has seen enough
+    except OSError as error:
+        raise AdapterError(f"stdout cannot be written: {error.strerror}") from error
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
@@ -102,4 +112,11 @@ def _parser(action: str) -> argparse.ArgumentParser:
 def _srun_line(error: NotAStepError, words: list[str]) -> str:
     """Return the very command that was typed, with srun before it (SL-07)."""
     srun = error.remedy.partition(" slurm-adapter")[0]
-    return f"Start it with srun: {srun} slurm-adapter {shell_words(words)}"
+    return f"Start it with srun: {srun} slurm-adapter {shell_words(map(_masked, words))}"
+
+
+def _masked(word: str) -> str:
+    """Hide the value of `--env NAME=VALUE` where the name looks like a secret."""
+    option, given = ("--env=", word[6:]) if word.startswith("--env=") else ("", word)
+    name, equals, _ = given.partition("=")
+    return f"{option}{name}={MASK}" if equals and is_secret(name) else word

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-import os.path
+import os
 
-from slurm_adapter.errors import BadValueError
+from slurm_adapter.errors import BadValueError, ClusterUnfitError
+
+
+def working_directory() -> str:
+    """Return the working directory, absolute; it may have been taken away meanwhile."""
+    try:
+        return os.getcwd()  # noqa: PTH109 - pathlib costs start-up time here and below
+    except OSError as error:
+        raise ClusterUnfitError(
+            f"the working directory is gone: {error.strerror}", "cd to one that exists."
+        ) from error
 
 
 def locate_code(code: str, base: str) -> str:
     """Return the absolute path of a code directory given relative to `base`; it must be there."""
     path = _absolute(code, base)
-    if os.path.isdir(path):  # noqa: PTH112 - pathlib costs start-up time here and below
+    if os.path.isdir(path):  # noqa: PTH112
         return path
     if os.path.exists(path):  # noqa: PTH110
         raise BadValueError(

@@ -8,7 +8,8 @@ from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.gpus import visible_devices
 from slurm_adapter.cluster.slurm import Step, read_step
 from slurm_adapter.contracts.modelarts import ModelArtsContract
-from slurm_adapter.errors import BadValueError, ClusterUnfitError
+from slurm_adapter.errors import BadValueError, ClusterUnfitError, NotAStepError
+from slurm_adapter.job import read_port
 from slurm_adapter.node import facts
 from slurm_adapter.plan import Plan, RankPlan, make_plan
 from slurm_adapter.record import replace
@@ -35,6 +36,7 @@ def plan_rank(job: Job, environment: Mapping[str, str]) -> tuple[Plan, RankPlan]
         AdapterError: where this is no step, or where the job cannot run in it.
     """
     step = read_step(environment, facts.read_text)
+    _check_daemon(step, environment)
     job.check_kept(environment)
     order = step.node_order
     cluster = _cluster(step, job, environment)
@@ -54,9 +56,9 @@ def become(plan: Plan, rank: RankPlan, environment: Mapping[str, str]) -> NoRetu
     """
     if rank.rank == 0:
         _check_rendezvous(plan, rank)
-    if plan.job.contract == ModelArtsContract.name:
+    if plan.job.contract == ModelArtsContract.name or rank.cwd.value == plan.job.folder:
         _make_folder(plan.job.log_folder, rank.node.name)
-    inherited = rank.environment(environment)
+    inherited = rank.environment(_without_coerced_locale(environment))
     command = rank.words
     command[0] = find_program(command[0], inherited, rank.cwd.value)
     if rank.cwd.value:
@@ -74,6 +76,15 @@ def become(plan: Plan, rank: RankPlan, environment: Mapping[str, str]) -> NoRetu
             f"{rank.node.name} cannot run {command[0]}: {error.strerror}",
             "Check the file, its first line and its permissions on that node.",
         ) from error
+
+
+def _without_coerced_locale(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Take out the LC_CTYPE that Python itself adds where no locale is set (PEP 538)."""
+    if environment.get("LC_CTYPE") != "C.UTF-8" or "\0LC_CTYPE=" in facts.read_text(
+        "/proc/self/environ"
+    ):
+        return environment
+    return {name: value for name, value in environment.items() if name != "LC_CTYPE"}
 
 
 def find_program(name: str, environment: Mapping[str, str], folder: str) -> str:
@@ -139,6 +150,22 @@ def _make_folder(path: str, node: str) -> None:
         ) from error
 
 
+def _check_daemon(step: Step, environment: Mapping[str, str]) -> None:
+    """Refuse a batch or allocation shell whose left-over variables fit a step by chance (SL-07).
+
+    The daemon that Slurm runs for each step stands above this process and names the step.
+    """
+    found = facts.step_daemon()
+    if found is None or "SLURM_HET_SIZE" in environment or not found[0].isdigit():
+        return
+    if found != (step.job_id, step.step_id):
+        raise NotAStepError(
+            f"this runs under {'.'.join(found)} of Slurm, not under {step.label}, whose variables"
+            " are left over",
+            "srun --ntasks-per-node=1 slurm-adapter exec --boot train.py",
+        )
+
+
 def _cluster(step: Step, job: Job, environment: Mapping[str, str]) -> Cluster:
     """Return the step's nodes in the order of their first ranks; this one's facts are known."""
     nodes = [
@@ -180,10 +207,11 @@ def _gpus(step: Step, job: Job, environment: Mapping[str, str]) -> tuple[int, st
 
 
 def _run(step: Step, job: Job, environment: Mapping[str, str]) -> Run:
+    wanted = job.env.get("MASTER_PORT") or environment.get("MASTER_PORT")
     if job.port is not None:
         port, reason = job.port, "given by you"
-    elif environment.get("MASTER_PORT", "").isdigit():
-        port, reason = int(environment["MASTER_PORT"]), "MASTER_PORT in your environment"
+    elif wanted:
+        port, reason = read_port(wanted, "MASTER_PORT"), "MASTER_PORT in your environment"
     else:
         port = derive_port(step.job_id, step.step_id)
         reason = f"10000 to 32767, from job {step.job_id} and step {step.step_id}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slurm_adapter.quoting import shell_words
-from slurm_adapter.setting import MASK, is_secret
+from slurm_adapter.setting import MASK, is_secret, printable
 from slurm_adapter.show.dryrun import differing, headline, node_line, shown_indices
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ def _rank(rank: RankPlan, first: RankPlan) -> Iterator[str]:
 
 
 def _setting(item: Setting) -> str:
-    value = item.shown if item.shown.isprintable() else ascii(item.shown)[1:-1]
-    return f"      {item.name}={value}  ({item.reason})"
+    return f"      {item.name}={printable(item.shown)}  ({item.reason})"
 
 
 def by_hand(ranks: list[RankPlan], inherited: Mapping[str, str]) -> str:

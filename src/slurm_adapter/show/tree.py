@@ -12,6 +12,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from slurm_adapter.quoting import shell_words
+from slurm_adapter.setting import printable
 from slurm_adapter.show.dryrun import differing, headline, node_line, shown_indices
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _add_rank(branch: Tree, rank: RankPlan, first: RankPlan) -> None:
 def _settings(settings: Sequence[Setting]) -> Table:
     table = _table()
     for item in settings:
-        value = item.shown if item.shown.isprintable() else ascii(item.shown)[1:-1]
+        value = printable(item.shown)
         shown = Text(value or "(empty)", style="" if item.known and value else "yellow")
         table.add_row(Text(item.name, style="green"), shown, Text(item.reason, style="dim"))
     return table

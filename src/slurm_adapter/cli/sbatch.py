@@ -5,53 +5,35 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from slurm_adapter.cli.options import settings_of
 from slurm_adapter.cli.report import check_format, literal_path_warning, print_dry_run, say, warn
-from slurm_adapter.cli.request import job_from_layers
+from slurm_adapter.cli.request import job_from_layers, settings_of
 from slurm_adapter.cluster.cluster import Cluster, Node
 from slurm_adapter.cluster.hostlist import expand_hostlist
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job import Boot, Job
 from slurm_adapter.launch import slurm
 from slurm_adapter.launch.sbatch import Script, make_script, tasks_per_node
+from slurm_adapter.node.program import working_directory
 from slurm_adapter.plan import Plan, make_plan
 from slurm_adapter.show.dryrun import DryRun, SlurmAnswer
 
-_Sbatch = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--sbatch", metavar="NAME[=VALUE]", help="Any long sbatch option by name. Repeatable."
-    ),
-]
-_ScriptFile = Annotated[
-    str | None,
-    typer.Option("--script", metavar="FILE", help="Only write the script (-: to stdout)."),
-]
-_Parsable = Annotated[bool, typer.Option("--parsable", help="Print the job id alone.")]
-_Preview = Annotated[
-    str | None,
-    typer.Option("--preview-nodes", metavar="LIST", help="Node names to show in a dry run."),
-]
 
-
-def sbatch(
+def run_sbatch(
     common: dict[str, Any],
     *,
-    sbatch: _Sbatch = None,
-    script_file: _ScriptFile = None,
-    parsable: _Parsable = False,
-    preview_nodes: _Preview = None,
+    options: list[str],
+    script_file: str | None,
+    parsable: bool,
+    preview_nodes: str | None,
 ) -> int:
-    """Write the sbatch script and submit it."""
+    """Write the script, submit it, and return the exit status."""
     check_format(common["format"])
-    job = job_from_layers(settings_of(common, sbatch), common["job"])
+    job = job_from_layers(settings_of(common, options), common["job"])
     if script_file is None:
         job.check_kept(os.environ)
-    made = make_script(job, adapter_words(), os.getcwd(), slurm.site_options())  # noqa: PTH109
+    made = make_script(job, adapter_words(), working_directory(), slurm.site_options())
     plan = make_plan(job, _preview(job, preview_nodes))
     boot = job.program.path if isinstance(job.program, Boot) else None
     warnings = (*plan.warnings, *made.warnings, *(literal_path_warning(boot) if boot else ()))

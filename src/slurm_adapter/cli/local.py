@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from slurm_adapter.cli.options import settings_of
 from slurm_adapter.cli.report import check_format, literal_path_warning, print_dry_run, say, warn
-from slurm_adapter.cli.request import job_from_layers
+from slurm_adapter.cli.request import job_from_layers, settings_of
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job import Boot
 from slurm_adapter.launch.events import Ended
@@ -19,17 +16,12 @@ from slurm_adapter.launch.supervise import Supervisor
 from slurm_adapter.show.dryrun import DryRun
 from slurm_adapter.show.lines import LinePrinter
 
-_Grace = Annotated[
-    float,
-    typer.Option("--grace", metavar="SECONDS", help="From SIGTERM to SIGKILL when ending ranks."),
-]
 
-
-def local(common: dict[str, Any], *, grace: _Grace = 10.0) -> int:
-    """Start the job here, N nodes pretended: for a first run and for debugging."""
+def run_local(common: dict[str, Any], *, grace_s: float) -> int:
+    """Start the job here and return its exit status."""
     check_format(common["format"])
-    if grace < 0:
-        raise BadValueError(f"--grace {grace} is before now", "Give 0 or more seconds.")
+    if grace_s < 0:
+        raise BadValueError(f"--grace {grace_s} is before now", "Give 0 or more seconds.")
     job = job_from_layers(settings_of(common), common["job"])
     plan = plan_local(job, os.environ)
     boot = job.program.path if isinstance(job.program, Boot) else None
@@ -49,6 +41,6 @@ def local(common: dict[str, Any], *, grace: _Grace = 10.0) -> int:
         show=lambda event: None if isinstance(event, Ended) else printer.show(event),
         say=say,
         name=lambda rank: f"rank {rank}",
-        grace_s=grace,
+        grace_s=grace_s,
     )
     return supervisor.run().status

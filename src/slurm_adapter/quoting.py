@@ -24,7 +24,8 @@ def shell_words(words: Iterable[str]) -> str:
     """
     words = [_without_nul(word) for word in words]
     # A first word NAME=value must not become an assignment.
-    return " ".join([*map(_quote, words[:1]), *map(shell_word, words[1:])])
+    first = _quote if words and not words[0].startswith("--") else shell_word
+    return " ".join([*map(first, words[:1]), *map(shell_word, words[1:])])
 
 
 def shell_word(word: str) -> str:

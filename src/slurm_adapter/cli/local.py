@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 from slurm_adapter.cli.report import check_format, literal_path_warning, print_dry_run, say, warn
@@ -13,6 +12,7 @@ from slurm_adapter.job import Boot
 from slurm_adapter.launch.events import Ended
 from slurm_adapter.launch.local import LocalFleet, plan_local
 from slurm_adapter.launch.supervise import Supervisor
+from slurm_adapter.node.program import make_folder
 from slurm_adapter.show.dryrun import DryRun
 from slurm_adapter.show.lines import LinePrinter
 
@@ -31,7 +31,7 @@ def run_local(common: dict[str, Any], *, grace_s: float) -> int:
         return 0
     if not common["quiet"]:
         warn(warnings)
-    Path(job.log_folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(job.log_folder)
     printer = LinePrinter(plan.world_size)
     fleet = LocalFleet(plan, os.environ)
     if common["verbose"]:

@@ -47,7 +47,8 @@ def print_dry_run(dry_run: DryRun, form: str) -> None:
 
         from slurm_adapter.show.tree import tree  # noqa: PLC0415
 
-        Console(highlight=False).print(tree(dry_run))
+        console = Console(highlight=False)
+        console.print(tree(dry_run, console.width))
 
 
 def literal_path_warning(boot: str) -> list[str]:

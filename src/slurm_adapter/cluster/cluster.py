@@ -40,7 +40,7 @@ class Cluster:
 
     nodes: tuple[Node, ...]
     source: str
-    """Said in reasons, e.g. `step 12.0` or `this machine`."""
+    """Said in reasons, e.g. `step 12.0` or `the local run`."""
     known: bool = True
     """False where the names are placeholders because Slurm has not chosen nodes yet."""
     addressed: bool = False

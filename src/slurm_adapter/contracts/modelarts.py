@@ -122,9 +122,9 @@ class ModelArtsContract:
             )
         if nodes > 1:
             yield Word("--rank", why)
-            yield Word(str(place.node_index), "the node's index: one rank per node")
+            yield Word(str(place.node_index), "the node's index")
             yield Word("--world_size", why)
-            yield Word(str(nodes), "the number of nodes: one rank per node")
+            yield Word(str(nodes), "the number of nodes")
 
 
 def _identity(place: Place) -> Iterator[Setting]:

@@ -44,7 +44,7 @@ def plan_local(job: Job, environment: Mapping[str, str]) -> Plan:
         )
     job.check_kept(environment)
     nodes = tuple(_nodes(job, environment))
-    cluster = Cluster(nodes, "this machine", addressed=True)
+    cluster = Cluster(nodes, "the local run", addressed=True)
     port, reason = job.port, "given by you"
     if port is None:
         address = str(nodes[0].address)

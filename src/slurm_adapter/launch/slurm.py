@@ -7,13 +7,14 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurm_adapter.errors import ClusterUnfitError
+from slurm_adapter.node.program import make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from slurm_adapter.launch.sbatch import Script
 
@@ -51,13 +52,7 @@ def site_options() -> frozenset[str]:
 def make_folders(script: Script) -> None:
     """Make the folders that a script's logs need; sbatch would lose the job without (SB-02)."""
     for folder in script.folders:
-        try:
-            Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise ClusterUnfitError(
-                f"the log folder {folder} cannot be made: {error.strerror}",
-                "Choose another with --job-folder DIR or --sbatch output=FILE.",
-            ) from error
+        make_folder(folder)
 
 
 def write_script(script: Script, path: Path) -> None:

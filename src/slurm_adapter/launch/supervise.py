@@ -68,6 +68,7 @@ class Supervisor:
         self._first_failure: Ended | None = None
         self._signals: list[int] = []
         self._heeded = 0
+        self._unread = False
         self._kill_at: float | None = None
 
     def run(self) -> Outcome:
@@ -78,7 +79,7 @@ class Supervisor:
                 self._step()
             self._end_rest()
             for event in self._fleet.close():
-                self._show(event)
+                self._shown(event)
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -104,7 +105,7 @@ class Supervisor:
         if self._kill_at is not None:
             limit = min(limit, max(0.0, self._kill_at - time.monotonic()))
         for event in self._fleet.events(limit):
-            self._show(event)
+            self._shown(event)
             if isinstance(event, Ended) and event.status != 0 and self._kill_at is None:
                 self._first_failure = event
                 others = self._names()
@@ -115,6 +116,15 @@ class Supervisor:
         if self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._fleet.send(signal.SIGKILL)
             self._kill_at = time.monotonic() + _POLL_S
+
+    def _shown(self, event: Event) -> None:
+        if self._unread:
+            return
+        try:
+            self._show(event)
+        except BrokenPipeError:
+            self._unread = True
+            self._stop(f"nobody reads the output any more; ending {self._names()}")
 
     def _stop(self, why: str) -> None:
         if self._kill_at is None:
@@ -133,6 +143,8 @@ class Supervisor:
     def _status(self) -> int:
         if self._signals:
             return 128 + self._signals[0]
+        if self._unread:
+            return 128 + signal.SIGPIPE
         return 0 if self._first_failure is None else self._first_failure.status
 
     def _names(self) -> str:

@@ -1,4 +1,4 @@
-"""Finding the boot file and the code directory before anything starts."""
+"""Files and folders of a job, found or made before anything starts."""
 
 from __future__ import annotations
 
@@ -14,6 +14,17 @@ def working_directory() -> str:
     except OSError as error:
         raise ClusterUnfitError(
             f"the working directory is gone: {error.strerror}", "cd to one that exists."
+        ) from error
+
+
+def make_folder(path: str) -> None:
+    """Make a folder of the job, readable by its owner only; one that is there is left alone."""
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103
+    except OSError as error:
+        raise ClusterUnfitError(
+            f"{os.uname().nodename} cannot make the folder {path}: {error.strerror}",
+            "Name one that every node can write with --job-folder DIR.",
         ) from error
 
 

@@ -11,6 +11,7 @@ from slurm_adapter.contracts.modelarts import ModelArtsContract
 from slurm_adapter.errors import BadValueError, ClusterUnfitError, NotAStepError
 from slurm_adapter.job import read_port
 from slurm_adapter.node import facts
+from slurm_adapter.node.program import make_folder
 from slurm_adapter.plan import Plan, RankPlan, make_plan
 from slurm_adapter.record import replace
 from slurm_adapter.setting import Setting
@@ -57,7 +58,7 @@ def become(plan: Plan, rank: RankPlan, environment: Mapping[str, str]) -> NoRetu
     if rank.rank == 0:
         _check_rendezvous(plan, rank)
     if plan.job.contract == ModelArtsContract.name or rank.cwd.value == plan.job.folder:
-        _make_folder(plan.job.log_folder, rank.node.name)
+        make_folder(plan.job.log_folder)
     inherited = rank.environment(_without_coerced_locale(environment))
     command = rank.words
     command[0] = find_program(command[0], inherited, rank.cwd.value)
@@ -138,16 +139,6 @@ def derive_uuid(step: Step) -> str:
     digest[8] = digest[8] & 0x3F | 0x80
     text = digest.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-
-
-def _make_folder(path: str, node: str) -> None:
-    try:
-        os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103
-    except OSError as error:
-        raise ClusterUnfitError(
-            f"{node} cannot make the log folder {path}: {error.strerror}",
-            "Name a folder that every node can write with --job-folder DIR.",
-        ) from error
 
 
 def _check_daemon(step: Step, environment: Mapping[str, str]) -> None:
@@ -238,7 +229,8 @@ def _check_rendezvous(plan: Plan, rank: RankPlan) -> None:
             f"MASTER_ADDR={wanted} is no address of {rank.node.name}, where rank 0 runs",
             f"Leave MASTER_ADDR out, or set it to {rank.node.name}.",
         )
-    if plan.world_size > 1 and plan.run.port is not None:
+    shared = plan.world_size > 1 or (rank.node.gpus or 0) > 1
+    if shared and plan.run.port is not None:
         facts.check_port_free(plan.run.port, plan.run.port_reason)
 
 

@@ -81,6 +81,24 @@ def shown_indices(count: int) -> list[int | None]:
     return [0, 1, None, count - 1]
 
 
+def explained_words(rank: RankPlan) -> list[tuple[str, str]]:
+    """Return (words, reason) for what stands on a rank's command line and is not the user's own.
+
+    An option and its value stand together.
+    """
+    rows: list[tuple[str, str]] = []
+    option = None
+    for word in rank.argv:
+        if option is not None:
+            rows.append((f"{option.value} {word.value}", f"{option.reason}: {word.reason}"))
+            option = None
+        elif word.reason and word.value.startswith("--") and "=" not in word.value:
+            option = word
+        elif word.reason:
+            rows.append((word.value, word.reason))
+    return rows
+
+
 def differing(rank: RankPlan, first: RankPlan) -> list[Setting]:
     """Return the settings of a rank that the first rank does not have alike."""
     same = {(item.name, item.value) for item in first.settings}

@@ -30,10 +30,15 @@ class LinePrinter:
         ]
 
     def show(self, output: Output) -> None:
-        """Write one line."""
+        """Write one line; `BrokenPipeError` where nobody reads any more."""
         stream = self._streams[output.is_error]
-        stream.write(self._prefixes[output.is_error][output.rank] + output.line + b"\n")
-        stream.flush()
+        try:
+            stream.write(self._prefixes[output.is_error][output.rank] + output.line + b"\n")
+            stream.flush()
+        except BrokenPipeError:
+            # Or Python complains once more when it flushes the stream at its own end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            raise
 
 
 def has_colour(stream: BinaryIO) -> bool:

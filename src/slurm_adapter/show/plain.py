@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from slurm_adapter.quoting import shell_words
 from slurm_adapter.setting import MASK, is_secret, printable
-from slurm_adapter.show.dryrun import differing, headline, node_line, shown_indices
+from slurm_adapter.show.dryrun import differing, explained_words, headline, node_line, shown_indices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -45,7 +45,7 @@ def _lines(dry_run: DryRun, inherited: Mapping[str, str]) -> Iterator[str]:
         yield from (f"  {line}".rstrip() for line in dry_run.script.text.splitlines())
     if dry_run.slurm is not None:
         yield ""
-        yield f"Slurm {'says' if dry_run.slurm.accepts else 'refuses'}: {dry_run.slurm.says}"
+        yield f"sbatch --test-only says: {dry_run.slurm.says}"
     yield ""
     yield "the same by hand, a command for each node:"
     for index in shown_indices(len(plan.cluster.nodes)):
@@ -72,9 +72,7 @@ def _rank(rank: RankPlan, first: RankPlan) -> Iterator[str]:
     yield f"  rank {rank.rank}"
     yield f"    command: {shell_words(rank.words)}"
     if whole:
-        for word in rank.argv:
-            if word.reason:
-                yield f"      {shell_words([word.value])}  ({word.reason})"
+        yield from (f"      {words}  ({reason})" for words, reason in explained_words(rank))
         yield f"    directory: {rank.cwd.value or '.'}  ({rank.cwd.reason})"
     settings = list(rank.settings) if whole else differing(rank, first)
     yield "    variables:" if whole else f"    variables that differ from rank {first.rank}'s:"

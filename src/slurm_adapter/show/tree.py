@@ -46,15 +46,15 @@ class _Drawing:
         yield self._tree()
         if self._dry_run.files:
             yield _title("would be made")
-            yield from (Text(f"  {path}", overflow="fold") for path in self._dry_run.files)
+            yield from (_indented(Text(path, overflow="fold")) for path in self._dry_run.files)
         if self._dry_run.script is not None:
             yield _title("script")
             script = self._dry_run.script.text.rstrip("\n")
-            yield Padding(Syntax(script, "bash", theme="ansi_dark", word_wrap=True), (0, 2))
+            yield _indented(Syntax(script, "bash", theme="ansi_dark", word_wrap=True))
         if self._dry_run.slurm is not None:
             answer = self._dry_run.slurm
             yield _title("sbatch --test-only says")
-            yield Text(f"  {answer.says}", style="green" if answer.accepts else "red")
+            yield _indented(Text(answer.says, style="green" if answer.accepts else "red"))
         for warning in self._dry_run.warnings:
             yield Text(f"\nwarning: {warning}", style="yellow")
 
@@ -107,6 +107,10 @@ class _Drawing:
         for column in table.columns[-2:]:
             column.overflow = "fold"
         return table
+
+
+def _indented(part: RenderableType) -> Padding:
+    return Padding(part, (0, 0, 0, 2))
 
 
 def _title(text: str) -> Text:

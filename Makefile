@@ -11,7 +11,7 @@ help:
 
 #: make demo       two pretended nodes with two processes each train a small model here
 demo: $(DEMO)
-	$(BIN)/slurm-adapter local --nodes 2 examples/modelarts/train.py --processes 2 --epochs 3
+	PATH="$(CURDIR)/$(BIN):$$PATH" slurm-adapter local --nodes 2 examples/modelarts/train.py --processes 2 --epochs 3
 
 #: make test       everything, on a real Slurm cluster brought up for the tests (as root)
 test: $(TEST)

@@ -27,8 +27,8 @@ if [[ ! -x .venv/bin/python ]]; then
     ! "$python" -c "$has_torch" 2>/dev/null || options=(--system-site-packages)
     "$python" -m venv "${options[@]}" .venv
 fi
-export PIP_DISABLE_PIP_VERSION_CHECK=1
-.venv/bin/pip install -q -e "$1"
-.venv/bin/python -c "$has_torch" 2>/dev/null || .venv/bin/pip install -q torch==2.13.0 numpy
+torch=()
+.venv/bin/python -c "$has_torch" 2>/dev/null || torch=(torch==2.13.0 numpy)
+.venv/bin/pip install -q --disable-pip-version-check -e "$1" "${torch[@]}"
 # Jobs run as another user, who cannot write byte code beside the sources.
 .venv/bin/python -m compileall -q src

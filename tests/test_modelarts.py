@@ -215,7 +215,7 @@ class TestThePlan:
         assert "s3cret" not in json.dumps(document)
         shown = {
             one["name"]: one["value"]
-            for one in document["nodes"][1]["ranks"][0]["environment"]
+            for one in document["environment"]
             if one["reason"] == "set by you"
         }
         assert shown == {**dict.fromkeys(secrets, "********"), "WANDB_MODE": "offline"}

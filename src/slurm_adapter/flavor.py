@@ -13,13 +13,14 @@ _BYTES_PER_MIB = 2**20
 # Decimal units, as the console and memory vendors count; what a node of "512 GB" really offers
 # is below 512 GiB, and a request in GiB would never be met by it.
 _BYTES = {"M": 10**6, "G": 10**9, "T": 10**12}
+_BINARY_BYTES = {"M": 2**20, "G": 2**30, "T": 2**40}
 
 # Full-width signs, as Chinese input methods write them, and what they mean.
 _ONE_KIND = str.maketrans("：｜（）＊，", ":|()*,")
 
-_SIZE = r"([0-9]+(?:\.[0-9]+)?) ?([MGT])i?B"
+_SIZE = r"([0-9]+(?:\.[0-9]+)?) ?([MGT]i?)B"
 _CARDS = re.compile(
-    rf"(GPU|NPU|ASCEND) ?: ?([0-9]+) ?[*×xX] ?(.+?)(?: ?\( ?{_SIZE} ?\))?", re.IGNORECASE
+    rf"(GPU|NPU|ASCEND) ?: ?([0-9]+) ?[*×xX] ?([^,:|]+?)(?: ?\( ?{_SIZE} ?\))?", re.IGNORECASE
 )
 _CORES = re.compile(
     rf"(CPU|ARM|X86) ?: ?([0-9]+) ?(核|vCPUs?|cores?|core\(s\)|)"
@@ -66,7 +67,7 @@ def read_flavor(text: str) -> Flavor:
     seen: set[str] = set()
     for part in _normal(text).split("|"):
         flavor = _add_part(flavor, part.strip(), seen, text)
-    if flavor.cpus is None and not flavor.cards:
+    if not flavor.cpus and not flavor.cards:
         raise _unreadable(text, "it names neither cards nor cores")
     return flavor
 
@@ -115,7 +116,8 @@ def _read_part(part: str) -> tuple[str, dict[str, object]]:
 def _mib(size: str | None, unit: str | None) -> int | None:
     if size is None or unit is None:
         return None
-    return int(float(size) * _BYTES[unit.upper()] // _BYTES_PER_MIB)
+    bytes_of_unit = _BINARY_BYTES if unit[1:] in ("i", "I") else _BYTES
+    return int(float(size) * bytes_of_unit[unit[0].upper()] // _BYTES_PER_MIB)
 
 
 def _unreadable(text: str, why: str) -> BadValueError:
@@ -179,7 +181,7 @@ def _known(text: str) -> Flavor | None:
             f"the size of the flavor {text} was never published",
             f'Write out what a node needs, as in "{_EXAMPLE}", or use --gpus-per-node.',
         )
-    near = difflib.get_close_matches(name, [*_FLAVORS, *_UNSIZED], n=1)
+    near = difflib.get_close_matches(name, _FLAVORS, n=1)
     raise BadValueError(
         f"there is no known flavor {text}",
         (f"Did you mean {near[0]}? " if near else "") + f'Or write it out: "{_EXAMPLE}".',

@@ -26,6 +26,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _NAMED_ERRORS = 3
+_EXPECTED = {
+    "int_type": "a whole number",
+    "string_type": "a text in quotes",
+    "list_type": "a list",
+    "dict_type": "a table",
+}
+_EXAMPLES = {
+    "name": 'name = "train"',
+    "args": 'args = ["--epochs", "5"]',
+    "nodes": "nodes = 2",
+    "gpus_per_node": "gpus_per_node = 8",
+    "port": "port = 29400",
+    "env": '[env] with lines such as WANDB_MODE = "offline"',
+    "keep": 'keep = ["WANDB_API_KEY"]',
+    "inputs": '[inputs] with lines such as data_url = "/datasets/cifar10"',
+    "outputs": '[outputs] with lines such as train_url = "/results/train"',
+    "slurm": '[slurm] with lines such as partition = "train"; a flag is true or left out',
+}
 
 
 def _as_text(value: object) -> object:
@@ -40,7 +58,7 @@ def _as_option(value: object) -> object:
     if value is True:
         return ""
     if value is False:
-        raise ValueError("leave the option out instead of writing false")
+        raise ValueError("a flag that is not wanted is left out, not false")
     if isinstance(value, time):
         return value.isoformat()
     return _as_text(value)
@@ -114,37 +132,63 @@ def merge(layers: Iterable[Settings]) -> Settings:
     """Return the layers on top of each other, the last one winning; tables merge by key."""
     merged: dict[str, Any] = {}
     for layer in layers:
-        for name in layer.model_fields_set:
+        for name in sorted(layer.model_fields_set):
             value = getattr(layer, name)
             if isinstance(value, dict):
                 value = {**merged.get(name, {}), **value}
-            if name in ("boot", "command"):  # a program given later takes the other one's place
-                merged.pop("boot", None)
-                merged.pop("command", None)
+            if name == "keep":
+                value = [*merged.get(name, []), *value]
             merged[name] = value
+        if layer.boot is not None and layer.command is None:
+            merged.pop("command", None)  # a program given later takes the other one's place
+        if layer.command is not None and layer.boot is None:
+            merged.pop("boot", None)
     return Settings.model_construct(**merged)
 
 
 def _validated(data: dict[str, Any], where: str) -> Settings:
     try:
-        return Settings.model_validate(data)
+        settings = Settings.model_validate(data)
     except ValidationError as error:
-        problems = [_problem(dict(one), where) for one in error.errors()]
-        more = len(problems) - _NAMED_ERRORS
-        lines = problems[:_NAMED_ERRORS] + ([f"and {more} more"] if more > 0 else [])
-        first, *rest = lines
-        raise BadValueError(first, "\n".join(rest)) from error
+        found = [dict(one) for one in error.errors()]
+        problems = [_problem(one) for one in found[:_NAMED_ERRORS]]
+        if len(found) > _NAMED_ERRORS:
+            problems.append(f"and {len(found) - _NAMED_ERRORS} more")
+        prefix = f"{where}: " if where else ""
+        raise BadValueError(prefix + "; ".join(problems), _remedy(found[0])) from error
+    if settings.boot is not None and settings.command is not None:
+        raise BadValueError(
+            f"{f'{where}: ' if where else ''}a boot file and a command are two programs",
+            "Give one of them.",
+        )
+    return settings
 
 
-def _problem(error: dict[str, Any], where: str) -> str:
+def _problem(error: dict[str, Any]) -> str:
     place = ".".join(map(str, error["loc"]))
-    prefix = f"{where}: " if where else ""
     if error["type"] == "extra_forbidden":
+        return f"there is no key {place!r}"
+    if error["type"] == "value_error":
+        return f"{place}: {error['msg'].removeprefix('Value error, ')}"
+    expected = _EXPECTED.get(error["type"], error["msg"])
+    return f"{place} = {_as_toml(error['input'])} is not {expected}"
+
+
+def _remedy(error: dict[str, Any]) -> str:
+    """Return what to write instead, for the first problem."""
+    place = str(error["loc"][0])
+    if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
         near = difflib.get_close_matches(place, list(Settings.model_fields), n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(Settings.model_fields)}"
-        return f"{prefix}there is no key {place!r}; {hint}"
-    expected = error["msg"].removeprefix("Input should be a valid ").removeprefix("Value error, ")
-    return f"{prefix}{place} = {error['input']!r}: expected {expected}"
+        if near:
+            return f"Did you mean {near[0]}?"
+        return f"Known keys: {', '.join(Settings.model_fields)}."
+    return f"Write it as in: {_EXAMPLES.get(place, _EXAMPLES['name'])}"
+
+
+def _as_toml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 def _relative_to(settings: Settings, folder: Path) -> Settings:

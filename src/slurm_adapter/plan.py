@@ -68,17 +68,20 @@ class RankPlan:
         """The command line as plain words."""
         return [word.value for word in self.argv]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return this rank as JSON data, secrets masked."""
+    def differing(self, first: RankPlan) -> list[Setting]:
+        """Return the settings that another rank, usually the first, does not have alike."""
+        same = {(item.name, item.value) for item in first.settings}
+        return [item for item in self.settings if (item.name, item.value) not in same]
+
+    def to_json(self, first: RankPlan) -> dict[str, Any]:
+        """Return as JSON data what this rank has other than the first, secrets masked."""
         return {
             "rank": self.rank,
             "node_index": self.node_index,
             "local_rank": self.local_rank,
             "argv": [as_dict(word) for word in self.argv],
             "cwd": as_dict(self.cwd),
-            "environment": [
-                {**as_dict(setting), "value": setting.shown} for setting in self.settings
-            ],
+            "environment": [_to_json(setting) for setting in self.differing(first)],
         }
 
 
@@ -106,6 +109,11 @@ class Plan:
     def world_size(self) -> int:
         """The number of ranks."""
         return sum(self.ranks_per_node)
+
+    @cached_property
+    def first_rank(self) -> RankPlan:
+        """The plan of the first rank of the first node, which stands for what all have alike."""
+        return self.rank(0, 0, 0)
 
     def node_ranks(self, node_index: int) -> Iterator[RankPlan]:
         """Yield the ranks of one node."""
@@ -143,7 +151,11 @@ class Plan:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as JSON data, secrets masked; `schema` tells its form."""
+        """Return the plan as JSON data, secrets masked; `schema` tells its form.
+
+        `environment` is the first rank's; each rank lists only what it has other than that.
+        """
+        first = self.first_rank
         return {
             "schema": SCHEMA,
             "name": self.job.name,
@@ -152,17 +164,22 @@ class Plan:
             "known": self.cluster.known,
             "world_size": self.world_size,
             "warnings": list(self.warnings),
+            "environment": [_to_json(setting) for setting in first.settings],
             "removed": [as_dict(removal) for removal in self.contract.removals],
             "nodes": [
                 {
                     "name": node.name,
                     "address": node.address,
                     "gpus": node.gpus,
-                    "ranks": [rank.to_json() for rank in self.node_ranks(index)],
+                    "ranks": [rank.to_json(first) for rank in self.node_ranks(index)],
                 }
                 for index, node in enumerate(self.cluster.nodes)
             ],
         }
+
+
+def _to_json(setting: Setting) -> dict[str, Any]:
+    return {**as_dict(setting), "value": setting.shown}
 
 
 def make_plan(job: Job, cluster: Cluster, run: Run | None = None) -> Plan:
@@ -184,7 +201,7 @@ def make_plan(job: Job, cluster: Cluster, run: Run | None = None) -> Plan:
     run = run or Run()
     contract = get_contract(job.contract)
     _check_master(job, cluster)
-    return Plan(job, cluster, run, contract, contract.check(cluster))
+    return Plan(job, cluster, run, contract, contract.check(job, cluster))
 
 
 def _check_master(job: Job, cluster: Cluster) -> None:

@@ -49,13 +49,17 @@ def _quote(text: str) -> str:
     # Fewer characters stay bare than in shlex: zsh expands a leading = (=ls is /bin/ls).
     if text and _PLAIN_WORD.issuperset(text):
         return text
-    return "'" + text.replace("'", "'\\''") + "'"
+    quoted = "'" + text.replace("'", "'\\''") + "'"
+    # sbatch refuses a script with DOS line breaks, wherever they stand.
+    return quoted.replace("\r", "'\"$(printf '\\r')\"'")
 
 
 def export_line(name: str, value: str) -> str:
     """Return `export NAME=value` for a shell."""
     check_variable_name(name)
-    return f"export {name}={_quote(value)}"
+    assignment = f"{name}={_quote(value)}"
+    # A command substitution inside `export` would hide its own status (shellcheck SC2155).
+    return f"{assignment}\nexport {name}" if "\r" in value else f"export {assignment}"
 
 
 def unset_line(names: Iterable[str]) -> str:

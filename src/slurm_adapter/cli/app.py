@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any, cast
 
@@ -37,8 +38,16 @@ def _run(words: list[str]) -> int:
     except typer.Abort:
         return 130
     except click_error as error:
-        context = getattr(error, "ctx", None)
-        path = context.command_path if context is not None else "slurm-adapter"
-        message: Any = getattr(error, "format_message", error.__str__)()
-        raise BadValueError(str(message), f"{path} --help lists the options.") from error
+        raise _as_our_own(error) from error
     return int(status or 0)
+
+
+def _as_our_own(error: Any) -> BadValueError:
+    """Return an error of the command line's library as ours: which value, from where."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "slurm-adapter"
+    message = error.format_message()
+    variable = getattr(getattr(error, "param", None), "envvar", None)
+    if variable and os.environ.get(variable) and not set(error.param.opts) & set(sys.argv):
+        message = f"{variable}={os.environ[variable]}: {error.message}"
+    return BadValueError(message, f"{path} --help lists the options.")

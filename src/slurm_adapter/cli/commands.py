@@ -7,14 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-from slurm_adapter.cli.options import with_common_options
+from slurm_adapter.cli.options import seconds, with_common_options
 
 _OURS_FIRST = {"allow_interspersed_args": False}
 _PASSED_ON = {"ignore_unknown_options": True, "help_option_names": []}
 
 _Grace = Annotated[
     float,
-    typer.Option("--grace", metavar="SECONDS", help="From SIGTERM to SIGKILL when ending ranks."),
+    typer.Option(
+        "--grace",
+        metavar="SECONDS",
+        parser=seconds,
+        help="From SIGTERM to SIGKILL when ending ranks.",
+    ),
 ]
 _Sbatch = Annotated[
     list[str] | None,
@@ -55,7 +60,7 @@ def sbatch(
 
 
 def local(common: dict[str, Any], *, grace: _Grace = 10.0) -> int:
-    """Start the job here, N nodes pretended: for a first run and for debugging."""
+    """Start the job here, N nodes pretended."""
     from slurm_adapter.cli.local import run_local  # noqa: PLC0415
 
     return run_local(common, grace_s=grace)
@@ -69,7 +74,7 @@ def execute(words: _Words = None) -> int:
 
 
 def env(words: _Words = None) -> int:
-    """Inside a step: print this rank's variables and the reason for each."""
+    """Inside a step: show the variables and why."""
     from slurm_adapter.node.main import main  # noqa: PLC0415
 
     return main(["env", *(words or [])])

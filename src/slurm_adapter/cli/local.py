@@ -16,12 +16,17 @@ from slurm_adapter.node.program import make_folder
 from slurm_adapter.show.dryrun import DryRun
 from slurm_adapter.show.lines import LinePrinter
 
+_LONGEST_GRACE_S = 86_400
+
 
 def run_local(common: dict[str, Any], *, grace_s: float) -> int:
     """Start the job here and return its exit status."""
     check_format(common["format"])
-    if grace_s < 0:
-        raise BadValueError(f"--grace {grace_s} is before now", "Give 0 or more seconds.")
+    if not 0 <= grace_s < _LONGEST_GRACE_S:
+        raise BadValueError(
+            f"--grace {grace_s} is no time to wait",
+            f"Give seconds from 0 to {_LONGEST_GRACE_S}.",
+        )
     job = job_from_layers(settings_of(common), common["job"])
     plan = plan_local(job, os.environ)
     boot = job.program.path if isinstance(job.program, Boot) else None

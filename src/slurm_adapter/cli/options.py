@@ -19,10 +19,38 @@ if TYPE_CHECKING:
 FORMATS = ("rich", "plain", "json")
 
 
-def _option(help_text: str, *names: str, metavar: str | None = None, variable: bool = True) -> Any:
+def whole_number(text: str) -> int:
+    """Return a number typed on the command line; the error names what was typed."""
+    try:
+        return int(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is not a whole number") from error
+
+
+def seconds(text: str) -> float:
+    """Return seconds typed on the command line; the error names what was typed."""
+    try:
+        return float(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is not a number of seconds") from error
+
+
+def _option(
+    help_text: str,
+    *names: str,
+    metavar: str | None = None,
+    variable: bool = True,
+    parser: Callable[[str], object] | None = None,
+) -> Any:
     long = next(name for name in names if name.startswith("--"))
     envvar = "SLURM_ADAPTER_" + long[2:].upper().replace("-", "_") if variable else None
-    return typer.Option(*names, help=help_text, metavar=metavar, envvar=envvar, show_envvar=False)
+    return typer.Option(
+        *names, help=help_text, metavar=metavar, envvar=envvar, show_envvar=False, parser=parser
+    )
+
+
+def _number(help_text: str, *names: str) -> Any:
+    return _option(help_text, *names, metavar="N", parser=whole_number)
 
 
 Script = Annotated[
@@ -36,10 +64,8 @@ Arguments = Annotated[
 # name of the parameter -> its type with the option
 COMMON: dict[str, Any] = {
     "job": Annotated[str | None, _option("Job file (TOML).", "--job", metavar="FILE")],
-    "nodes": Annotated[int | None, _option("Nodes.", "-N", "--nodes", metavar="N")],
-    "gpus_per_node": Annotated[
-        int | None, _option("GPUs on each node.", "--gpus-per-node", metavar="N")
-    ],
+    "nodes": Annotated[int | None, _number("Nodes.", "-N", "--nodes")],
+    "gpus_per_node": Annotated[int | None, _number("GPUs on each node.", "--gpus-per-node")],
     "flavor": Annotated[
         str | None,
         _option("What a node has: a ModelArts flavor's text or id.", "--flavor", metavar="TEXT"),
@@ -73,7 +99,7 @@ COMMON: dict[str, Any] = {
         str | None,
         _option("How the script gets its channels.", "--channels", metavar="|".join(DELIVERIES)),
     ],
-    "port": Annotated[int | None, _option("Rendezvous port.", "--port", metavar="N")],
+    "port": Annotated[int | None, _number("Rendezvous port.", "--port")],
     "name": Annotated[
         str | None, _option("The job's name (default: the script's).", "--name", metavar="NAME")
     ],

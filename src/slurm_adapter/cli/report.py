@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from slurm_adapter.cli.options import FORMATS
 from slurm_adapter.errors import BadValueError
+from slurm_adapter.output import write_stdout
+from slurm_adapter.show.lines import has_colour
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,18 +39,15 @@ def check_format(form: str) -> None:
 def print_dry_run(dry_run: DryRun, form: str) -> None:
     """Print a dry run to stdout."""
     if form == "json":
-        print(dry_run.to_json())  # noqa: T201
+        write_stdout(dry_run.to_json() + "\n")
     elif form == "plain":
         from slurm_adapter.show.plain import plain  # noqa: PLC0415
 
-        sys.stdout.write(plain(dry_run, os.environ))
+        write_stdout(plain(dry_run, os.environ))
     else:
-        from rich.console import Console  # noqa: PLC0415
+        from slurm_adapter.show.tree import drawn  # noqa: PLC0415
 
-        from slurm_adapter.show.tree import tree  # noqa: PLC0415
-
-        console = Console(highlight=False)
-        console.print(tree(dry_run, console.width))
+        write_stdout(drawn(dry_run, colour=has_colour(sys.stdout)))
 
 
 def literal_path_warning(boot: str) -> list[str]:

@@ -85,7 +85,8 @@ def job_from_settings(settings: Settings, base: str) -> Job:
     nodes = 1 if settings.nodes is None else settings.nodes
     if flavor is not None and flavor.most_nodes is not None and nodes > flavor.most_nodes:
         raise BadValueError(
-            f"the flavor {settings.flavor} is for {flavor.most_nodes} nodes at most, not {nodes}",
+            f"the flavor {settings.flavor} is for at most {flavor.most_nodes}"
+            f" node{'s' if flavor.most_nodes > 1 else ''}, not {nodes}",
             f"Give --nodes {flavor.most_nodes} or another flavor.",
         )
     name = stem if settings.name is None else settings.name
@@ -118,8 +119,6 @@ def job_from_settings(settings: Settings, base: str) -> Job:
 
 def _program(settings: Settings, base: str) -> tuple[Program, str, str]:
     """Return (program, code directory, the name a job gets where none is given)."""
-    if settings.boot is not None and settings.command is not None:
-        raise BadValueError("a boot file and --command are two programs", "Give one of them.")
     code = locate_code(settings.code, base) if settings.code is not None else None
     if settings.boot is not None:
         boot, code = locate_boot(settings.boot, code, base)

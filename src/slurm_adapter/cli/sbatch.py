@@ -9,13 +9,14 @@ from typing import Any
 
 from slurm_adapter.cli.report import check_format, literal_path_warning, print_dry_run, say, warn
 from slurm_adapter.cli.request import job_from_layers, settings_of
-from slurm_adapter.cluster.cluster import Cluster, Node
+from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.hostlist import expand_hostlist
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job import Boot, Job
 from slurm_adapter.launch import slurm
 from slurm_adapter.launch.sbatch import Script, make_script, tasks_per_node
 from slurm_adapter.node.program import working_directory
+from slurm_adapter.output import write_stdout
 from slurm_adapter.plan import Plan, make_plan
 from slurm_adapter.show.dryrun import DryRun, SlurmAnswer
 
@@ -34,7 +35,7 @@ def run_sbatch(
     if script_file is None:
         job.check_kept(os.environ)
     made = make_script(job, adapter_words(), working_directory(), slurm.site_options())
-    plan = make_plan(job, _preview(job, preview_nodes))
+    plan = make_plan(job, _preview(job, preview_nodes), _preview_run(job))
     boot = job.program.path if isinstance(job.program, Boot) else None
     warnings = (*plan.warnings, *made.warnings, *(literal_path_warning(boot) if boot else ()))
     path = Path(job.folder) / f"{job.file_stem}.sbatch"
@@ -48,7 +49,7 @@ def run_sbatch(
     slurm.make_folders(made)
     slurm.write_script(made, path)
     submission = slurm.submit(made, path)
-    print(submission.job_id if parsable else submission.line)  # noqa: T201
+    write_stdout(f"{submission.job_id if parsable else submission.line}\n")
     if not common["quiet"]:
         output = made.summary["output"] or ""
         say(f"output: {output.replace('%j', submission.job_id)}")
@@ -89,6 +90,11 @@ def _preview(job: Job, names: str | None) -> Cluster:
     return Cluster(tuple(nodes), "the job", known=names is not None)
 
 
+def _preview_run(job: Job) -> Run:
+    """Return what is known of the run before it starts: the port, where it is the user's."""
+    return Run() if job.port is None else Run(port=job.port, port_reason="given by you")
+
+
 def _dry_run(plan: Plan, script: Script, path: Path, warnings: tuple[str, ...]) -> DryRun:
     answer = None
     if slurm.have_sbatch():
@@ -99,9 +105,13 @@ def _dry_run(plan: Plan, script: Script, path: Path, warnings: tuple[str, ...]) 
 
 def _only_write(script: Script, file: str, *, quiet: bool) -> int:
     if file == "-":
-        sys.stdout.buffer.write(os.fsencode(script.text))
-        sys.stdout.flush()
+        write_stdout(script.text)
     else:
+        if not Path(file).absolute().parent.is_dir():
+            raise BadValueError(
+                f"there is no folder {Path(file).parent} to write the script into",
+                "Make it first, or give another file with --script.",
+            )
         slurm.make_folders(script)
         slurm.write_script(script, Path(file))
     if not quiet:

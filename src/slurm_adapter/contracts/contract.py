@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from slurm_adapter.cluster.cluster import Cluster, Node
     from slurm_adapter.contracts.place import Place
+    from slurm_adapter.job import Job
     from slurm_adapter.setting import Removal, Setting, Word
 
 
@@ -29,7 +30,7 @@ class Contract(Protocol):
     def ranks_on(self, node: Node) -> int:
         """Return how many ranks this contract starts on a node, 1 or more."""
 
-    def check(self, cluster: Cluster) -> tuple[str, ...]:
+    def check(self, job: Job, cluster: Cluster) -> tuple[str, ...]:
         """Return what to warn of; raise an `AdapterError` where no job could run there."""
 
     def settings(self, place: Place) -> Iterable[Setting]:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from slurm_adapter.cluster.cluster import Cluster, Node
     from slurm_adapter.contracts.place import Place
+    from slurm_adapter.job import Job
 
 
 class EnvContract:
@@ -25,9 +26,9 @@ class EnvContract:
         """Return the tasks Slurm starts there; else one for each GPU, one on a CPU node."""
         return node.tasks or node.gpus or 1
 
-    def check(self, cluster: Cluster) -> tuple[str, ...]:
+    def check(self, job: Job, cluster: Cluster) -> tuple[str, ...]:
         """Every cluster can run jobs under this contract, with nothing to warn of."""
-        del cluster
+        del job, cluster
         return ()
 
     def settings(self, place: Place) -> Iterator[Setting]:

@@ -11,6 +11,7 @@ import os.path
 
 from slurm_adapter.contracts.place import RANK_VARIABLES
 from slurm_adapter.errors import StepError
+from slurm_adapter.job import Boot
 from slurm_adapter.setting import Removal, Setting, Word
 
 TYPE_CHECKING = False
@@ -76,7 +77,7 @@ class ModelArtsContract:
         """One rank per node: fan-out to its GPUs is the script's own work."""
         return 1 if node.tasks is None else node.tasks
 
-    def check(self, cluster: Cluster) -> tuple[str, ...]:
+    def check(self, job: Job, cluster: Cluster) -> tuple[str, ...]:
         """Refuse a step with several tasks on a node: each would think it owns all GPUs."""
         for node in cluster.nodes:
             if node.tasks is not None and node.tasks > 1:
@@ -91,7 +92,8 @@ class ModelArtsContract:
                 f"VC_WORKER_HOSTS is left out: the names of {len(cluster.nodes)} nodes are longer"
                 " than the 128 KiB that Linux allows one variable; scripts that read it will fail",
             )
-        if len(cluster.nodes) == 1 and cluster.nodes[0].gpus is None:
+        appending = isinstance(job.program, Boot)
+        if appending and len(cluster.nodes) == 1 and cluster.nodes[0].gpus is None:
             return (
                 "how many GPUs the node has is not known yet; with several, --init_method is"
                 " appended too (--gpus-per-node N tells)",

@@ -21,6 +21,11 @@ from slurm_adapter.setting import is_secret
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+# Variables that bash keeps to itself: read-only, or with a life of their own (bash(1)).
+_BASH_OWN_TEXT = """_ BASHOPTS BASHPID BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_COMMAND BASH_LINENO
+BASH_SOURCE BASH_SUBSHELL BASH_VERSINFO DIRSTACK EPOCHREALTIME EPOCHSECONDS EUID FUNCNAME GROUPS
+HISTCMD LINENO PIPESTATUS PPID RANDOM SECONDS SHELLOPTS SRANDOM UID"""
+_BASH_OWN = frozenset(_BASH_OWN_TEXT.split())
 _LOG_OPTIONS = ("output", "error")
 
 
@@ -122,6 +127,8 @@ def _directives(job: Job, options: dict[str, str | None]) -> list[Directive]:
     if "output" not in options:
         path = f"{job.log_folder.replace('%', '%%')}/{stem}-%j.out"
         ours.append(Directive("output", path, "the job's log folder"))
+    if "requeue" in options and "open-mode" not in options:
+        ours.append(Directive("open-mode", "append", "a requeued job keeps its first log (SB-12)"))
     given = {item.name for item in ours}
     return ours + [
         Directive(name, value, "given by you")
@@ -175,8 +182,13 @@ def _variables(job: Job) -> Iterator[str]:
     yield ""
     yield "# The job's variables; srun passes them on."
     for name, value in job.env.items():
+        if name in _BASH_OWN:
+            raise BadValueError(
+                f"bash, which runs the job's script, does not pass the variable {name} on",
+                "Give it another name, or set it in the script itself.",
+            )
         if is_secret(name):
-            yield f': "${{{name}:?must be in the environment of sbatch; it is never written here}}"'
+            yield f': "${{{name}?must be in the environment of sbatch; it is never written here}}"'
         else:
             yield export_line(name, value)
 
@@ -187,17 +199,15 @@ def _step(job: Job, adapter: Sequence[str], cpus_per_task: str | None) -> Iterat
     srun = ["srun", "--label", "--kill-on-bad-exit=1", "--export=ALL"]
     if cpus_per_task is not None:
         srun.append(f"--cpus-per-task={cpus_per_task}")
-    yield "# Each task becomes its rank; the first that fails ends the others."
-    yield "status=0"
+    yield "# Each task becomes its rank; the first that fails ends the others. srun then returns"
+    yield "# the highest status, ranks it ended included: the last line returns the first one's."
     yield f"{shell_words(srun)} \\"
     yield f"    {shell_words([*adapter, 'exec'])} \\"
     options = list(_exec_options(job))
     rest = _program(job)
     yield from (f"    {option} \\" for option in options)
-    yield f"    {rest} || status=$?"
-    yield ""
-    yield "# srun returns the highest status, that of ranks it ended too: return the first one's."
-    yield f'((status == 0)) || {shell_words([*adapter, "first-failure"])} "$status" /proc/self/fd/2'
+    yield f"    {rest} ||"
+    yield f'    {shell_words([*adapter, "first-failure"])} "$?" /proc/self/fd/2'
 
 
 def _exec_options(job: Job) -> Iterator[str]:

@@ -103,7 +103,7 @@ def have_sbatch() -> bool:
 
 def _said(answer: subprocess.CompletedProcess[str]) -> str:
     lines = (answer.stderr + answer.stdout).splitlines()
-    return " ".join(line.removeprefix("sbatch: ").removeprefix("error: ") for line in lines)
+    return "; ".join(line.removeprefix("sbatch: ").removeprefix("error: ") for line in lines)
 
 
 def _sbatch(

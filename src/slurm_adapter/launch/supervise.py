@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from dataclasses import dataclass
@@ -68,7 +69,7 @@ class Supervisor:
         self._first_failure: Ended | None = None
         self._signals: list[int] = []
         self._heeded = 0
-        self._unread = False
+        self._lost_status = 0
         self._kill_at: float | None = None
 
     def run(self) -> Outcome:
@@ -80,6 +81,9 @@ class Supervisor:
             self._end_rest()
             for event in self._fleet.close():
                 self._shown(event)
+        except BaseException:
+            self._fleet.send(signal.SIGKILL)
+            raise
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -91,14 +95,16 @@ class Supervisor:
         self._fleet.wake()
 
     def _heed_signals(self) -> None:
-        if self._signals and not self._heeded:
+        count = len(self._signals)  # one may come in while this one is being heeded
+        if count and not self._heeded:
             name = signal.Signals(self._signals[0]).name
             self._say(f"{name}: ending {self._names()}; once more kills at once")
             self._kill_at = time.monotonic() + self._grace_s
             self._fleet.send(signal.SIGTERM)
-        elif len(self._signals) > max(1, self._heeded):
+            count = 1
+        elif count > max(1, self._heeded):
             self._kill_at = 0.0
-        self._heeded = len(self._signals)
+        self._heeded = count
 
     def _step(self, limit: float = _POLL_S) -> None:
         self._heed_signals()
@@ -118,13 +124,15 @@ class Supervisor:
             self._kill_at = time.monotonic() + _POLL_S
 
     def _shown(self, event: Event) -> None:
-        if self._unread:
+        if self._lost_status:
             return
         try:
             self._show(event)
-        except BrokenPipeError:
-            self._unread = True
-            self._stop(f"nobody reads the output any more; ending {self._names()}")
+        except OSError as error:
+            lost = isinstance(error, BrokenPipeError)
+            self._lost_status = 128 + signal.SIGPIPE if lost else os.EX_IOERR
+            why = "nobody reads the output any more" if lost else f"output lost: {error.strerror}"
+            self._stop(f"{why}; ending {self._names()}")
 
     def _stop(self, why: str) -> None:
         if self._kill_at is None:
@@ -143,8 +151,8 @@ class Supervisor:
     def _status(self) -> int:
         if self._signals:
             return 128 + self._signals[0]
-        if self._unread:
-            return 128 + signal.SIGPIPE
+        if self._lost_status:
+            return self._lost_status
         return 0 if self._first_failure is None else self._first_failure.status
 
     def _names(self) -> str:

@@ -11,6 +11,7 @@ import sys
 from slurm_adapter.errors import AdapterError, BadValueError, NotAStepError, report
 from slurm_adapter.node.options import HelpFormatter, Parser, add_job_options, job_from
 from slurm_adapter.node.program import working_directory
+from slurm_adapter.output import write_stdout
 from slurm_adapter.quoting import shell_words
 from slurm_adapter.setting import MASK, is_secret
 
@@ -70,20 +71,8 @@ def _run(words: list[str]) -> int:
         step.become(plan, rank, os.environ)
     from slurm_adapter.node.environment import render  # noqa: PLC0415
 
-    _print(render(options.format, rank, os.environ))
+    write_stdout(render(options.format, rank, os.environ))
     return 0
-
-
-def _print(text: str) -> None:
-    """Write to stdout, the values byte for byte whatever encoding is set."""
-    data = os.fsencode(text)
-    try:
-        while data:
-            data = data[os.write(1, data) :]
-    except BrokenPipeError:
-        return  # its reader has seen enough
-    except OSError as error:
-        raise AdapterError(f"stdout cannot be written: {error.strerror}") from error
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:

@@ -18,14 +18,35 @@ def working_directory() -> str:
 
 
 def make_folder(path: str) -> None:
-    """Make a folder of the job, readable by its owner only; one that is there is left alone."""
+    """Make a folder of the job and those above it, readable by their owner only.
+
+    One that is there is left alone.
+    """
     try:
-        os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103
+        for folder in _missing_folders(path):
+            _make_one(folder)
     except OSError as error:
         raise ClusterUnfitError(
             f"{os.uname().nodename} cannot make the folder {path}: {error.strerror}",
             "Name one that every node can write with --job-folder DIR.",
         ) from error
+
+
+def _missing_folders(path: str) -> list[str]:
+    missing: list[str] = []
+    while not os.path.isdir(path):  # noqa: PTH112
+        missing.insert(0, path)
+        path = os.path.dirname(path)  # noqa: PTH120
+    return missing
+
+
+def _make_one(folder: str) -> None:
+    try:
+        os.mkdir(folder, mode=0o700)  # noqa: PTH102
+    except FileExistsError:
+        # Another node was faster; a file of that name stays an error.
+        if not os.path.isdir(folder):  # noqa: PTH112
+            raise
 
 
 def locate_code(code: str, base: str) -> str:

@@ -28,6 +28,7 @@ _UUID_SPACE = bytes.fromhex("6ba7b8129dad11d180b400c04fd430c8")
 _FIRST_PORT, _PORTS = 10_000, 22_768
 # Steps of a job stand this far apart, so that neighbours among jobs and among steps never meet.
 _STEP_STRIDE = 7_919
+_LONG_PATH = 200
 
 
 def plan_rank(job: Job, environment: Mapping[str, str]) -> tuple[Plan, RankPlan]:
@@ -95,7 +96,8 @@ def find_program(name: str, environment: Mapping[str, str], folder: str) -> str:
     found = next((file for file in _candidates(where, path) if _is_program(file)), None)
     if found is None:
         raise ClusterUnfitError(
-            f"{name} is not a program on this node" + ("" if "/" in name else f" (PATH={path})"),
+            f"{name} is not a program on this node"
+            + (f" (PATH={path})" if "/" not in name and len(path) < _LONG_PATH else ""),
             "Activate the environment that has it before submitting, or name the interpreter"
             " with --python /path/to/python."
             if name.startswith("python")

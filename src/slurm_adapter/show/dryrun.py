@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from slurm_adapter.launch.sbatch import Script
     from slurm_adapter.plan import Plan, RankPlan
-    from slurm_adapter.setting import Setting
 
 SCHEMA = 1
 # Beyond this many nodes (or ranks on a node) the first ones and the last stand for all.
@@ -97,9 +96,3 @@ def explained_words(rank: RankPlan) -> list[tuple[str, str]]:
         elif word.reason:
             rows.append((word.value, word.reason))
     return rows
-
-
-def differing(rank: RankPlan, first: RankPlan) -> list[Setting]:
-    """Return the settings of a rank that the first rank does not have alike."""
-    same = {(item.name, item.value) for item in first.settings}
-    return [item for item in rank.settings if (item.name, item.value) not in same]

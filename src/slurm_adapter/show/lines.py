@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
     from slurm_adapter.launch.events import Output
@@ -30,17 +30,17 @@ class LinePrinter:
         ]
 
     def show(self, output: Output) -> None:
-        """Write one line; `BrokenPipeError` where nobody reads any more."""
+        """Write one line; `OSError` where it cannot be written (nobody reads, the disk is full)."""
         stream = self._streams[output.is_error]
         try:
             stream.write(self._prefixes[output.is_error][output.rank] + output.line + b"\n")
             stream.flush()
-        except BrokenPipeError:
+        except OSError:
             # Or Python complains once more when it flushes the stream at its own end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             raise
 
 
-def has_colour(stream: BinaryIO) -> bool:
+def has_colour(stream: IO[Any]) -> bool:
     """Say whether colour may be written: at a terminal, unless NO_COLOR or TERM=dumb says no."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

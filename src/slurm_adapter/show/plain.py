@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slurm_adapter.quoting import shell_words
-from slurm_adapter.setting import MASK, is_secret, printable
-from slurm_adapter.show.dryrun import differing, explained_words, headline, node_line, shown_indices
+from slurm_adapter.setting import is_secret, printable
+from slurm_adapter.show.dryrun import explained_words, headline, node_line, shown_indices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ def _lines(dry_run: DryRun, inherited: Mapping[str, str]) -> Iterator[str]:
     plan = dry_run.plan
     yield headline(plan)
     yield from (f"warning: {warning}" for warning in dry_run.warnings)
-    first = next(iter(plan.node_ranks(0)))
+    first = plan.first_rank
     for index in shown_indices(len(plan.cluster.nodes)):
         if index is None:
             yield f"... {len(plan.cluster.nodes) - 3:,} nodes more, alike ..."
@@ -74,7 +74,7 @@ def _rank(rank: RankPlan, first: RankPlan) -> Iterator[str]:
     if whole:
         yield from (f"      {words}  ({reason})" for words, reason in explained_words(rank))
         yield f"    directory: {rank.cwd.value or '.'}  ({rank.cwd.reason})"
-    settings = list(rank.settings) if whole else differing(rank, first)
+    settings = list(rank.settings) if whole else rank.differing(first)
     yield "    variables:" if whole else f"    variables that differ from rank {first.rank}'s:"
     yield from (_setting(item) for item in settings)
 
@@ -93,9 +93,8 @@ def _by_hand(rank: RankPlan, inherited: Mapping[str, str]) -> str:
     words = ["env"]
     for name in rank.removed_from(inherited):
         words += ["-u", name]
-    words += [
-        f"{item.name}={MASK if is_secret(item.name) else item.value}" for item in rank.settings
-    ]
+    # A secret is not printed: the shell this is pasted into has it, or the rank goes without.
+    words += [f"{item.name}={item.value}" for item in rank.settings if not is_secret(item.name)]
     command = shell_words([*words, *rank.words])
     return (
         f"(cd {shell_words([rank.cwd.value])} && {command})" if rank.cwd.value else f"({command})"

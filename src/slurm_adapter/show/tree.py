@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
-from rich.console import Group
+from rich.console import Console, Group
 from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.table import Table
@@ -13,7 +15,7 @@ from rich.tree import Tree
 
 from slurm_adapter.quoting import shell_words
 from slurm_adapter.setting import printable
-from slurm_adapter.show.dryrun import differing, explained_words, headline, node_line, shown_indices
+from slurm_adapter.show.dryrun import explained_words, headline, node_line, shown_indices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,11 +29,18 @@ if TYPE_CHECKING:
 
 # Below this width a value's reason follows the value instead of standing in its own column.
 _WIDE = 110
+# A pipe has no width; a path of ordinary length must come through in one piece.
+_PIPE_WIDTH = 160
 
 
-def tree(dry_run: DryRun, width: int) -> RenderableType:
-    """Return the whole dry run as something rich can print on `width` columns."""
-    return Group(*_Drawing(dry_run, wide=width >= _WIDE).parts())
+def drawn(dry_run: DryRun, *, colour: bool) -> str:
+    """Return the whole dry run as text for a terminal as wide as this one."""
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
+    console = Console(highlight=False, force_terminal=colour, width=width)
+    parts = _Drawing(dry_run, wide=console.width >= _WIDE).parts()
+    with console.capture() as captured:
+        console.print(Group(*parts))
+    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 class _Drawing:
@@ -39,7 +48,7 @@ class _Drawing:
 
     def __init__(self, dry_run: DryRun, *, wide: bool) -> None:
         self._dry_run, self._plan, self._wide = dry_run, dry_run.plan, wide
-        self._first = next(iter(self._plan.node_ranks(0)))
+        self._first = self._plan.first_rank
 
     def parts(self) -> Iterator[RenderableType]:
         """Yield what is printed, from top to bottom."""
@@ -90,7 +99,7 @@ class _Drawing:
             rows = [*explained_words(rank), (f"in {rank.cwd.value or '.'}", rank.cwd.reason)]
             place.add(self._table((None, Text(words), reason) for words, reason in rows))
             place.add(self._settings(rank.settings))
-        elif different := differing(rank, self._first):
+        elif different := rank.differing(self._first):
             place.add(self._settings(different))
 
     def _settings(self, settings: Sequence[Setting]) -> Table:

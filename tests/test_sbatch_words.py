@@ -1,0 +1,162 @@
+"""Every word and variable of a job passes through bash and srun byte for byte (SB-03)."""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slurm_adapter import Boot, Command, Job
+from slurm_adapter.errors import BadValueError
+from slurm_adapter.job import Channel
+from slurm_adapter.launch.sbatch import make_script
+from slurm_adapter.node.options import Parser, add_job_options, job_from
+from slurm_adapter.record import replace
+
+ADAPTER = "/opt/my tools/slurm-adapter"
+# What srun would start: the file descriptors and the exit status stay as srun has them.
+FAKE_SRUN = """\
+#!/usr/bin/env -S python3 -I -S
+import os, sys
+folder = os.path.dirname(sys.argv[0])
+for name, words in (("argv", sys.argv[1:]), ("env", [f"{n}={v}" for n, v in os.environ.items()])):
+    with open(f"{folder}/{name}", "wb") as file:
+        file.write(b"".join(os.fsencode(word) + b"\\0" for word in words))
+"""
+TRICKY = [*"'\"\\$`*?[]{}()!#&;|<>~=-% \t\n\r", "\r\n", "\udc80", "\udcff", "é", "日"]
+TEXT = st.lists(
+    st.sampled_from(TRICKY) | st.characters(exclude_characters="\0", exclude_categories=["Cs"]),
+    max_size=8,
+).map("".join)
+WORD = TEXT | st.sampled_from(["", "--", "-n", "--boot=x", "$HOME", "`id`", "a=b", "#SBATCH -N9"])
+
+
+class Started(NamedTuple):
+    """What the fake srun was given."""
+
+    argv: list[str]
+    environment: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """Give a folder with a hostile name that holds a boot file of a hostile name, and an srun."""
+    with tempfile.TemporaryDirectory(prefix="it's $HOME & é ") as name:
+        code = Path(name, "the code")
+        code.mkdir()
+        (code / "tr ain.py").touch()
+        srun = Path(name, "srun")
+        srun.write_text(FAKE_SRUN)
+        srun.chmod(0o755)
+        yield Path(name)
+
+
+def start(job: Job, folder: Path) -> Started:
+    """Run the job's script with bash, as slurmd would, with the fake srun first on PATH."""
+    text = make_script(job, [ADAPTER], str(folder)).text
+    environment = {"PATH": f"{folder}:{os.defpath}", "MY_TOKEN": "s"}
+    done = subprocess.run(
+        ["bash"], input=os.fsencode(text), env=environment, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    words, settings = (
+        os.fsdecode((folder / name).read_bytes()).split("\0")[:-1] for name in ("argv", "env")
+    )
+    return Started(words, dict(setting.split("=", 1) for setting in settings))
+
+
+def read_back(argv: list[str], folder: Path) -> Job:
+    """Return the job that the node side makes of its command line."""
+    start = argv.index(ADAPTER)
+    assert argv[start + 1] == "exec"
+    words = argv[start + 2 :]
+    position = words.index("--") if "--" in words else len(words)
+    parser = Parser(allow_abbrev=False)
+    add_job_options(parser)
+    return job_from(parser.parse_args(words[:position]), words[position + 1 :], str(folder))
+
+
+def job_in(folder: Path, **changes: object) -> Job:
+    code = str(folder / "the code")
+    job = Job(program=Boot(f"{code}/tr ain.py"), code=code, folder=str(folder / "jobs"), name="j")
+    return replace(job, **changes)
+
+
+@settings(max_examples=60, deadline=None)
+@given(args=st.lists(WORD, max_size=5).map(tuple), values=st.lists(WORD, max_size=4))
+def test_arguments_and_variables_arrive(
+    folder: Path, args: tuple[str, ...], values: list[str]
+) -> None:
+    env = {f"V{index}": value for index, value in enumerate(values)}
+    job = job_in(folder, args=args, env=env)
+    started = start(job, folder)
+    assert read_back(started.argv, folder) == replace(job, env={}, keep=tuple(env))
+    assert {name: started.environment[name] for name in env} == env
+
+
+@settings(max_examples=30, deadline=None)
+@given(text=TEXT.map("true ".__add__), args=st.lists(WORD, max_size=3).map(tuple))
+def test_commands_arrive(folder: Path, text: str, args: tuple[str, ...]) -> None:
+    job = job_in(folder, program=Command(text), args=args)
+    assert read_back(start(job, folder).argv, folder) == job
+
+
+@settings(max_examples=30, deadline=None)
+@given(path=TEXT.map("/data/".__add__), python=TEXT.map("py".__add__))
+def test_channels_and_the_interpreter_arrive(folder: Path, path: str, python: str) -> None:
+    inputs, outputs = (Channel("data-url", path),), (Channel("train_url", f"{path}/out"),)
+    job = job_in(folder, inputs=inputs, outputs=outputs, python=python, channels_as="option")
+    assert read_back(start(job, folder).argv, folder) == job
+
+
+@pytest.mark.parametrize(
+    "name", ["big sim", "a/b", "it's", 'say "hi"', "$HOME", "#1", "%j", "é 日本", "\\", "*", "a=b"]
+)
+def test_names_arrive(folder: Path, name: str) -> None:
+    job = job_in(folder, name=name, contract="env", gpus_per_node=0, port=29_400)
+    started = start(job, folder)
+    assert read_back(started.argv, folder) == replace(job, gpus_per_node=None)
+    assert started.argv[: started.argv.index(ADAPTER)] == [
+        *("--label", "--kill-on-bad-exit=1", "--export=ALL")
+    ]
+
+
+@pytest.mark.parametrize("name", ["status", "IFS", "BASH_ENV", "_x", "lower"])
+def test_a_variable_may_have_a_name_that_means_something_to_bash(folder: Path, name: str) -> None:
+    started = start(job_in(folder, env={name: "/nowhere 7"}), folder)
+    assert started.environment[name] == "/nowhere 7"
+
+
+@pytest.mark.parametrize("name", ["UID", "PPID", "SHELLOPTS", "RANDOM"])
+def test_a_variable_that_bash_would_not_pass_on_is_refused(folder: Path, name: str) -> None:
+    with pytest.raises(BadValueError, match=f"does not pass the variable {name} on"):
+        make_script(job_in(folder, env={name: "7"}), [ADAPTER], str(folder))
+
+
+@pytest.mark.parametrize("value", ["s", ""])
+def test_a_secret_comes_from_the_environment(folder: Path, value: str) -> None:
+    job = job_in(folder, env={"MY_TOKEN": value})
+    made = make_script(job, [ADAPTER], str(folder))
+    done = subprocess.run(
+        ["bash"],
+        input=os.fsencode(made.text),
+        env={"PATH": f"{folder}:{os.defpath}", **made.environment},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_secret_that_is_missing_stops_the_job_and_is_named(folder: Path) -> None:
+    made = make_script(job_in(folder, env={"MY_TOKEN": "s"}), [ADAPTER], str(folder))
+    environment = {"PATH": f"{folder}:{os.defpath}"}
+    done = subprocess.run(
+        ["bash"], input=made.text, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "MY_TOKEN: must be in the environment of sbatch" in done.stderr

@@ -24,6 +24,7 @@ for purpose in "$@"; do
         want iproute2 which ip
         want zsh which zsh
         want shellcheck which shellcheck
+        want strace which strace
         ;;
     *)
         echo "system-packages.sh: no purpose '$purpose'; use venv or tests" >&2

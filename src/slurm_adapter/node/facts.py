@@ -70,10 +70,11 @@ def step_daemon() -> tuple[str, str] | None:
     """
     pid = os.getppid()
     for _ in range(_MOST_ANCESTORS):
-        title = _STEP_TITLE.match(read_text(f"/proc/{pid}/cmdline"))
-        if title is not None:
-            return title[1], title[2]
-        fields = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+        name, _, rest = read_text(f"/proc/{pid}/stat").rpartition(")")
+        if "(slurmstepd" in name:
+            title = _STEP_TITLE.match(read_text(f"/proc/{pid}/cmdline"))
+            return (title[1], title[2]) if title is not None else None
+        fields = rest.split()
         if len(fields) < 2 or fields[1] in "01":  # noqa: PLR2004
             return None
         pid = int(fields[1])

@@ -11,7 +11,6 @@ import sys
 from slurm_adapter.errors import AdapterError, BadValueError, NotAStepError, report
 from slurm_adapter.node.options import HelpFormatter, Parser, add_job_options, job_from
 from slurm_adapter.node.program import working_directory
-from slurm_adapter.output import write_stdout
 from slurm_adapter.quoting import shell_words
 from slurm_adapter.setting import MASK, is_secret
 
@@ -70,6 +69,7 @@ def _run(words: list[str]) -> int:
     if action == "exec":
         step.become(plan, rank, os.environ)
     from slurm_adapter.node.environment import render  # noqa: PLC0415
+    from slurm_adapter.output import write_stdout  # noqa: PLC0415
 
     write_stdout(render(options.format, rank, os.environ))
     return 0

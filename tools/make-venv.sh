@@ -32,6 +32,6 @@ torch=()
 .venv/bin/pip install -q --no-compile --disable-pip-version-check -e "$1" "${torch[@]}"
 # pip would compile one file after the other; and jobs run as another user, who cannot write
 # byte code beside the sources. A file for another Python version is no reason to stop.
-.venv/bin/python -m compileall -q -j 0 -x '/(tests|testing|_internal|onnx|benchmarks|f2py)/' \
+.venv/bin/python -m compileall -q -j 0 -x '/(tests|testing|_internal|onnx|benchmarks|f2py|networkx|pygments|pip|setuptools)/' \
     .venv/lib >/dev/null || true
 .venv/bin/python -m compileall -q src

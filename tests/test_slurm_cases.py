@@ -3,7 +3,7 @@
 import pytest
 
 from slurm_adapter import Argv, Cluster, Job, Node, make_plan, read_step
-from slurm_adapter.cluster.slurm import parse_tasks_per_node
+from slurm_adapter.cluster.counts import parse_tasks_per_node
 from slurm_adapter.errors import NotAStepError, StepError
 from slurm_adapter.plan import RankPlan
 from slurm_adapter.record import replace

@@ -1,10 +1,19 @@
-"""Writing to stdout: every byte as it is, whatever encoding is set, and errors as errors."""
+"""Writing to stdout and stderr: every byte as it is, whatever encoding is set."""
 
 from __future__ import annotations
 
 import os
 
-from slurm_adapter.errors import AdapterError
+from slurm_adapter.errors import AdapterError, report
+
+
+def complain(error: AdapterError) -> int:
+    """Write an error to stderr and return the exit status it stands for.
+
+    In one piece: several ranks may complain into the same log at once.
+    """
+    os.write(2, os.fsencode(report(error) + "\n"))
+    return error.exit_status
 
 
 def write_stdout(text: str) -> None:

@@ -7,7 +7,8 @@ import sys
 from typing import Any, cast
 
 from slurm_adapter import __version__
-from slurm_adapter.errors import AdapterError, BadValueError, report
+from slurm_adapter.errors import AdapterError, BadValueError
+from slurm_adapter.output import complain
 
 
 def main(words: list[str]) -> int:
@@ -18,8 +19,7 @@ def main(words: list[str]) -> int:
     try:
         return _run(words)
     except AdapterError as error:
-        print(report(error), file=sys.stderr)  # noqa: T201
-        return error.exit_status
+        return complain(error)
     except KeyboardInterrupt:
         return 130
 

@@ -8,9 +8,9 @@ VARIABLES.
 
 from __future__ import annotations
 
-from slurm_adapter.cluster.gpus import gpus_on_node
-from slurm_adapter.cluster.hostlist import MOST_HOSTS, expand_hostlist
-from slurm_adapter.errors import NotAStepError, StepError
+from slurm_adapter.cluster.counts import gpus_on_node, is_number, parse_tasks_per_node
+from slurm_adapter.cluster.hostlist import expand_hostlist
+from slurm_adapter.errors import NodeListError, NotAStepError, StepError
 from slurm_adapter.record import record
 
 TYPE_CHECKING = False
@@ -110,30 +110,6 @@ def read_step(
     )
 
 
-def parse_tasks_per_node(text: str, variable: str = "SLURM_TASKS_PER_NODE") -> tuple[int, ...]:
-    """Return one number per node from Slurm's run lengths: `2(x3),1` is (2, 2, 2, 1) (SL-05)."""
-    tasks: list[int] = []
-    for part in text.split(","):
-        count, repeated, rest = part.partition("(x")
-        times = rest[:-1] if repeated and rest.endswith(")") else "" if repeated else "1"
-        if not (_is_number(count) and _is_number(times) and int(count) and int(times)):
-            raise StepError(
-                f"{variable}={text!r} cannot be read at {part!r}",
-                "Slurm writes one number per node or NUMBER(xNODES), as in 2(x3),1.",
-            )
-        if len(tasks) + int(times) > MOST_HOSTS:
-            raise StepError(
-                f"{variable}={text!r} describes more than {MOST_HOSTS:,} nodes",
-                "Check it for a digit too many.",
-            )
-        tasks += [int(count)] * int(times)
-    return tuple(tasks)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 9  # noqa: PLR2004 - 32 bits
-
-
 def _check_is_step(environment: Mapping[str, str]) -> None:
     """Tell a task from all that looks like one (SL-07, SL-08: never by the job's name)."""
     job_id = environment.get("SLURM_JOB_ID") or environment.get("SLURM_JOBID")
@@ -155,7 +131,7 @@ def _check_is_step(environment: Mapping[str, str]) -> None:
             f" of {environment.get('SLURM_NTASKS', 'several')}, the others never started",
             "srun --ntasks-per-node=1 slurm-adapter exec --boot train.py",
         )
-    if not _is_number(step_id) or int(step_id) >= _FIRST_RESERVED_STEP:
+    if not is_number(step_id) or int(step_id) >= _FIRST_RESERVED_STEP:
         raise NotAStepError(
             f"this is the interactive or batch shell of job {job_id}, not a task of a step",
             "srun --ntasks-per-node=1 slurm-adapter exec --boot train.py",
@@ -215,7 +191,10 @@ def _nodes(environment: Mapping[str, str]) -> tuple[str, ...]:
     variable = _first_set(
         environment, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"
     )
-    return tuple(expand_hostlist(environment[variable]))
+    try:
+        return tuple(expand_hostlist(environment[variable]))
+    except NodeListError as error:
+        raise NodeListError(f"{variable}: {error.found}", error.remedy) from error
 
 
 def _het_order(environment: Mapping[str, str], nodes: tuple[str, ...]) -> list[int]:
@@ -303,7 +282,7 @@ def _number(environment: Mapping[str, str], *names: str, default: int | None = N
     for name in names:
         text = environment.get(name)
         if text:
-            if not _is_number(text):
+            if not is_number(text):
                 raise StepError(
                     f"{name}={text!r} is not a number",
                     "Start it again with srun; do not set SLURM_* variables by hand.",

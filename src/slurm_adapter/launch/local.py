@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
 from slurm_adapter.cluster.cluster import Cluster, Node, Run
-from slurm_adapter.cluster.gpus import VISIBLE_DEVICES, device_list
+from slurm_adapter.cluster.counts import VISIBLE_DEVICES, device_list
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.launch.events import Ended, LineSplitter, Output
 from slurm_adapter.node import facts, process

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from slurm_adapter.errors import AdapterError, BadValueError, NotAStepError, report
+from slurm_adapter.errors import AdapterError, BadValueError, NotAStepError
 from slurm_adapter.node.options import HelpFormatter, Parser, add_job_options, job_from
 from slurm_adapter.node.program import working_directory
 from slurm_adapter.quoting import shell_words
@@ -31,12 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         return _run(words)
-    except NotAStepError as error:
-        print(report(NotAStepError(error.found, _srun_line(error, words))), file=sys.stderr)  # noqa: T201
-        return error.exit_status
     except AdapterError as error:
-        print(report(error), file=sys.stderr)  # noqa: T201
-        return error.exit_status
+        from slurm_adapter.output import complain  # noqa: PLC0415
+
+        if isinstance(error, NotAStepError):
+            error = NotAStepError(error.found, _srun_line(error, words))
+        return complain(error)
 
 
 def _run(words: list[str]) -> int:
@@ -64,7 +64,7 @@ def _run(words: list[str]) -> int:
     from slurm_adapter.node import step  # noqa: PLC0415 - not needed where the options are wrong
 
     plan, rank = step.plan_rank(job, os.environ)
-    for warning in plan.warnings:
+    for warning in plan.warnings if rank.rank == 0 else ():
         print(f"slurm-adapter: warning: {warning}", file=sys.stderr)  # noqa: T201
     if action == "exec":
         step.become(plan, rank, os.environ)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from slurm_adapter.cluster.cluster import Cluster, Node, Run
-from slurm_adapter.cluster.gpus import visible_devices
+from slurm_adapter.cluster.counts import visible_devices
 from slurm_adapter.cluster.slurm import Step, read_step
 from slurm_adapter.contracts.modelarts import ModelArtsContract
 from slurm_adapter.errors import BadValueError, ClusterUnfitError, NotAStepError

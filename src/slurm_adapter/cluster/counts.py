@@ -1,7 +1,8 @@
-"""How many GPUs a task may count on, as far as Slurm and the drivers' variables say it."""
+"""Counts as Slurm and the drivers write them: tasks per node, GPU requests, device lists."""
 
 from __future__ import annotations
 
+from slurm_adapter.cluster.hostlist import MOST_HOSTS
 from slurm_adapter.errors import StepError
 
 TYPE_CHECKING = False
@@ -9,6 +10,31 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VISIBLE_DEVICES = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+
+
+def parse_tasks_per_node(text: str, variable: str = "SLURM_TASKS_PER_NODE") -> tuple[int, ...]:
+    """Return one number per node from Slurm's run lengths: `2(x3),1` is (2, 2, 2, 1) (SL-05)."""
+    tasks: list[int] = []
+    for part in text.split(","):
+        count, repeated, rest = part.partition("(x")
+        times = rest[:-1] if repeated and rest.endswith(")") else "" if repeated else "1"
+        if not (is_number(count) and is_number(times) and int(count) and int(times)):
+            raise StepError(
+                f"{variable}={text!r} cannot be read at {part!r}",
+                "Slurm writes one number per node or NUMBER(xNODES), as in 2(x3),1.",
+            )
+        if len(tasks) + int(times) > MOST_HOSTS:
+            raise StepError(
+                f"{variable}={text!r} describes more than {MOST_HOSTS:,} nodes",
+                "Check it for a digit too many.",
+            )
+        tasks += [int(count)] * int(times)
+    return tuple(tasks)
+
+
+def is_number(text: str) -> bool:
+    """Say whether a text is a number as Slurm writes them: ASCII digits, 32 bits."""
+    return text.isascii() and text.isdigit() and len(text) <= 9  # noqa: PLR2004
 
 
 def gpus_on_node(environment: Mapping[str, str]) -> int | None:

@@ -4,7 +4,7 @@ BIN := .venv/bin
 DEMO := .venv/.demo-installed
 TEST := .venv/.test-installed
 
-.PHONY: help demo test lint bench generated cluster clean
+.PHONY: help demo test lint bench generated cluster clean compiled
 
 help:
 	@sed -n 's/^#: //p' Makefile
@@ -14,7 +14,7 @@ demo: $(DEMO)
 	PATH="$(CURDIR)/$(BIN):$$PATH" slurm-adapter local --nodes 2 examples/modelarts/train.py --processes 2 --epochs 3
 
 #: make test       everything, on a real Slurm cluster brought up for the tests (as root)
-test: $(TEST)
+test: $(TEST) compiled
 	$(BIN)/python -m pytest $(PYTEST)
 
 #: make lint       style, types, import rule
@@ -25,7 +25,7 @@ lint: $(TEST)
 	$(BIN)/lint-imports
 
 #: make bench      the figures, side by side with their peers
-bench: $(TEST)
+bench: $(TEST) compiled
 	$(BIN)/python bench/run.py
 
 #: make generated  rewrite what is generated: sbatch/*.sbatch and parts of docs/
@@ -39,6 +39,10 @@ cluster: $(TEST)
 #: make clean      take away what was made here
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache slurm-adapter
+
+# Jobs of the test cluster run as another user, who cannot write byte code beside the sources.
+compiled: $(TEST)
+	@$(BIN)/python -m compileall -q src
 
 $(DEMO): pyproject.toml
 	tools/system-packages.sh venv

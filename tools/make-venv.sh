@@ -30,8 +30,6 @@ fi
 torch=()
 .venv/bin/python -c "$has_torch" 2>/dev/null || torch=(torch==2.13.0 numpy)
 .venv/bin/pip install -q --no-compile --disable-pip-version-check -e "$1" "${torch[@]}"
-# pip would compile one file after the other; and jobs run as another user, who cannot write
-# byte code beside the sources. A file for another Python version is no reason to stop.
+# pip would compile one file after the other. A file for another Python version is no reason to stop.
 .venv/bin/python -m compileall -q -j 0 -x '/(tests|testing|_internal|onnx|benchmarks|f2py|networkx|pygments|pip|setuptools)/' \
     .venv/lib >/dev/null || true
-.venv/bin/python -m compileall -q src

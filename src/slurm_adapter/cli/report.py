@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from slurm_adapter.cli.options import FORMATS
@@ -20,8 +21,9 @@ _LITERAL = b"/home/ma-user"
 
 
 def say(text: str) -> None:
-    """Say one thing on stderr."""
-    print(f"slurm-adapter: {text}", file=sys.stderr, flush=True)  # noqa: T201
+    """Say one thing on stderr; where nobody hears it any more, the job's end goes on."""
+    with suppress(OSError):
+        os.write(2, os.fsencode(f"slurm-adapter: {text}\n"))
 
 
 def warn(warnings: Iterable[str]) -> None:

@@ -7,6 +7,7 @@ import select
 import selectors
 import signal
 import subprocess
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 _FIRST_ADDRESS, _MOST_NODES = 10, 244
 _FIRST_PORT, _LAST_PORT = 6666, 32768
 _READ_BYTES = 1 << 16
+# The largest pipe that an ordinary user may have is 1 MiB (pipe(7)).
+_FULL_PIPE_READS = (1 << 20) // _READ_BYTES
 _LOOPBACK = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
 
@@ -109,7 +112,9 @@ class LocalFleet:
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         woken, self._waker = os.pipe()
         os.set_blocking(self._waker, False)
-        self._selector.register(woken, selectors.EVENT_READ, None)
+        self._selector.register(woken, selectors.EVENT_READ)
+        # Not pidfd_open, which kernels of many clusters are too old for.
+        self._before = signal.signal(signal.SIGCHLD, lambda *_: self.wake())
         starts = [_Start(rank, environment) for rank in plan.ranks()]
         try:
             for start in starts:
@@ -125,8 +130,6 @@ class LocalFleet:
             if stream is not None:
                 pipe = _Pipe(start.rank.rank, is_error, LineSplitter())
                 self._selector.register(_own_descriptor(stream), selectors.EVENT_READ, pipe)
-        ending = os.pidfd_open(child.pid)
-        self._selector.register(ending, selectors.EVENT_READ, start.rank.rank)
 
     def events(self, limit_s: float) -> Iterator[Event]:
         """Yield what happened: output first, so that a rank's last words stand before its end."""
@@ -135,10 +138,10 @@ class LocalFleet:
             if isinstance(key.data, _Pipe):
                 yield from self._read(key)
         for key in ready:
-            if isinstance(key.data, int):
-                yield from self._ended(key)
-            elif key.data is None:
+            if key.data is None:
                 os.read(key.fd, _READ_BYTES)
+        if len(ready) == 0 or any(key.data is None for key in ready):
+            yield from self._ended()
 
     def _read(self, key: selectors.SelectorKey) -> list[Event]:
         """Return the lines that one read completes; at its end the pipe is let go."""
@@ -152,10 +155,12 @@ class LocalFleet:
         return [Output(pipe.rank, line, pipe.is_error) for line in pipe.splitter.feed(data)]
 
     def _read_all(self, key: selectors.SelectorKey) -> Iterator[Event]:
-        """Yield all that stands in a pipe now; a rank's children may hold it open for longer."""
+        """Yield what stands in a pipe now; a rank's children may go on writing into it."""
         waiting = select.poll()
         waiting.register(key.fd, select.POLLIN)
-        while key.fd in self._selector.get_map() and waiting.poll(0):
+        for _ in range(_FULL_PIPE_READS):
+            if key.fd not in self._selector.get_map() or not waiting.poll(0):
+                return
             yield from self._read(key)
 
     def _let_go(self, key: selectors.SelectorKey) -> list[Event]:
@@ -168,15 +173,16 @@ class LocalFleet:
         keys = self._selector.get_map().values()
         return [key for key in keys if isinstance(key.data, _Pipe)]
 
-    def _ended(self, key: selectors.SelectorKey) -> Iterator[Event]:
-        rank: int = key.data
-        self._selector.unregister(key.fd)
-        os.close(key.fd)
-        for pipe in self._pipes():
-            if pipe.data.rank == rank:
-                yield from self._read_all(pipe)
-        code = self._children.pop(rank).wait()
-        yield Ended(rank, code if code >= 0 else 128 - code)
+    def _ended(self) -> Iterator[Event]:
+        for rank, child in list(self._children.items()):
+            code = child.poll()
+            if code is None:
+                continue
+            for pipe in self._pipes():
+                if pipe.data.rank == rank:
+                    yield from self._read_all(pipe)
+            del self._children[rank]
+            yield Ended(rank, code if code >= 0 else 128 - code)
 
     def running(self) -> set[int]:
         """Return the ranks that have not ended."""
@@ -191,8 +197,9 @@ class LocalFleet:
         process.send(process.descendants(os.getpid()), number)
 
     def wake(self) -> None:
-        """Make `events` return now."""
-        os.write(self._waker, b"!")
+        """Make `events` return now; after `close` there is nothing to wake."""
+        with suppress(OSError):
+            os.write(self._waker, b"!")
 
     def close(self) -> Iterator[Event]:
         """Yield what is left in the pipes and close everything."""
@@ -200,6 +207,7 @@ class LocalFleet:
             yield from self._read_all(pipe)
         for pipe in self._pipes():
             yield from self._let_go(pipe)
+        signal.signal(signal.SIGCHLD, self._before)
         for key in list(self._selector.get_map().values()):
             os.close(key.fd)
         os.close(self._waker)

@@ -84,7 +84,7 @@ def test_dotenv_format_quotes_for_its_readers(run: Env) -> None:
     assert [line for line in lines if line.partition("=")[0] in values] == [
         'A="it\'s"',
         'B="say \\"hi\\""',
-        'C="\\$HOME"',
+        "C='$HOME'",
         'D="a\\\\nb"',
         'E="a\\nb\\n"',
         'F=""',

@@ -40,7 +40,7 @@ class TestNoStep:
         words = ["exec", "--boot", "my train.py", "--", "--lr=1e-3", "$HOME"]
         stderr = refusal(run(*words, env={"PATH": PATH}), 2)
         assert "was not started by Slurm" in stderr
-        srun = "srun --nodes=2 --ntasks-per-node=1"
+        srun = "srun --nodes=2 --ntasks=2 --kill-on-bad-exit=1"
         typed = "slurm-adapter exec --boot 'my train.py' -- --lr=1e-3 '$HOME'\n"
         assert stderr.endswith(f"{srun} {typed}")
 
@@ -48,7 +48,7 @@ class TestNoStep:
     def test_sl_07_in_a_batch_script_gives_the_srun_line(self, run: Run, action: str) -> None:
         stderr = refusal(run(action, "--contract", "env", "--", "run.sh", env=BATCH), 2)
         assert "this is a batch script (job 12), not a task of a step" in stderr
-        srun = "srun --ntasks-per-node=1"
+        srun = "srun --kill-on-bad-exit=1"
         assert stderr.endswith(f"{srun} slurm-adapter {action} --contract env -- run.sh\n")
 
     @pytest.mark.parametrize("name", ["SLURM_PROCID", "SLURM_JOB_ID", "SLURM_STEP_NUM_TASKS"])

@@ -14,7 +14,7 @@ from slurm_adapter.plan import RankPlan
 from slurm_adapter.record import replace
 
 UUID = "a6b44790-ca10-4228-bc2d-0a05ccdd5420"
-RUN = Run(uuid=UUID, port=29400, port_reason="given by you", job_id="12")
+RUN = Run(uuid=UUID, port=29400, port_reason="given by you")
 JOB = Job(
     program=Boot("/home/ada/gpu-train/train.py"),
     code="/home/ada/gpu-train",
@@ -205,9 +205,7 @@ class TestThePlan:
         nodes = (Node("gpu01", tasks=1), Node("gpu02", tasks=4))
         with pytest.raises(StepError, match="gpu02 has 4 tasks in step 12") as caught:
             make_plan(replace(JOB, nodes=2), Cluster(nodes, "step 12.0"), RUN)
-        assert caught.value.remedy.startswith(
-            "srun --nodes=2 --ntasks-per-node=1 slurm-adapter exec "
-        )
+        assert caught.value.remedy.startswith("srun --nodes=2 --ntasks=2 slurm-adapter exec ")
 
     def test_masks_secrets(self) -> None:
         secrets = {"WANDB_API_KEY": "s3cret-1", "hf_token": "s3cret-2", "DB_PASSWORD": "s3cret-3"}

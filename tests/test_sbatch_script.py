@@ -31,8 +31,9 @@ set -euo pipefail
 # The job's variables; srun passes them on.
 export WANDB_MODE=offline
 
-# Each task becomes its rank; the first that fails ends the others. srun then returns
-# the highest status, ranks it ended included: the last line returns the first one's.
+# Each task becomes its rank; the first that fails ends the others. srun then
+# returns the highest status of all: the last line returns the first one's.
+echo "slurm-adapter: starting job $SLURM_JOB_ID on $SLURM_JOB_NODELIST" >&2
 srun --label --kill-on-bad-exit=1 --export=ALL \\
     /opt/bin/slurm-adapter exec \\
     --contract=modelarts \\

@@ -37,7 +37,10 @@ class User:
         return done.out.strip()
 
     def reads(self, path: str) -> str:
-        return self.slurm.outside(self.folder / path).read_text()
+        """Return a file's text; a log's without the line that the script begins with."""
+        text = self.slurm.outside(self.folder / path).read_text()
+        begun = text.startswith("slurm-adapter: starting job ")
+        return text.partition("\n")[2] if begun else text
 
     def sees(self, job: str) -> str:
         return self.types("scontrol", "show", "job", job).out

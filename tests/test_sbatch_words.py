@@ -28,6 +28,16 @@ for name, words in (("argv", sys.argv[1:]), ("env", [f"{n}={v}" for n, v in os.e
     with open(f"{folder}/{name}", "wb") as file:
         file.write(b"".join(os.fsencode(word) + b"\\0" for word in words))
 """
+
+BEGINNING = b"slurm-adapter: starting job 7 on n[01-02]\n"
+
+
+def job_environment(folder: Path) -> dict[str, str]:
+    """Return what a batch script finds set, srun being ours."""
+    path = f"{folder}:{os.defpath}"
+    return {"PATH": path, "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[01-02]"}
+
+
 TRICKY = [*"'\"\\$`*?[]{}()!#&;|<>~=-% \t\n\r", "\r\n", "\udc80", "\udcff", "é", "日"]
 TEXT = st.lists(
     st.sampled_from(TRICKY) | st.characters(exclude_characters="\0", exclude_categories=["Cs"]),
@@ -59,11 +69,11 @@ def folder() -> Iterator[Path]:
 def start(job: Job, folder: Path) -> Started:
     """Run the job's script with bash, as slurmd would, with the fake srun first on PATH."""
     text = make_script(job, [ADAPTER], str(folder)).text
-    environment = {"PATH": f"{folder}:{os.defpath}", "MY_TOKEN": "s"}
+    environment = {**job_environment(folder), "MY_TOKEN": "s"}
     done = subprocess.run(
         ["bash"], input=os.fsencode(text), env=environment, capture_output=True, check=False
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", BEGINNING)
     words, settings = (
         os.fsdecode((folder / name).read_bytes()).split("\0")[:-1] for name in ("argv", "env")
     )
@@ -145,16 +155,16 @@ def test_a_secret_comes_from_the_environment(folder: Path, value: str) -> None:
     done = subprocess.run(
         ["bash"],
         input=os.fsencode(made.text),
-        env={"PATH": f"{folder}:{os.defpath}", **made.environment},
+        env={**job_environment(folder), **made.environment},
         capture_output=True,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, done.stderr) == (0, BEGINNING)
 
 
 def test_a_secret_that_is_missing_stops_the_job_and_is_named(folder: Path) -> None:
     made = make_script(job_in(folder, env={"MY_TOKEN": "s"}), [ADAPTER], str(folder))
-    environment = {"PATH": f"{folder}:{os.defpath}"}
+    environment = job_environment(folder)
     done = subprocess.run(
         ["bash"], input=made.text, env=environment, capture_output=True, text=True, check=False
     )

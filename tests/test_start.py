@@ -27,8 +27,9 @@ def test_exec_opens_at_most_60_files_beside_the_interpreters_own(user: User) -> 
             name: len(re.findall(r" = \d+$", user.log(f"trace-{name}-{rank}"), re.MULTILINE))
             for name in ("bare", "exec")
         }
-        # What exec becomes here is an interpreter once more: two of them are bare.
-        assert counts["exec"] - 2 * counts["bare"] <= 60
+        # What exec becomes here is an interpreter once more: two of them are bare. And strace
+        # stands between the task and its step's daemon: one look more on the way up to that.
+        assert counts["exec"] - 2 * counts["bare"] - 1 <= 60
 
 
 def test_a_rank_loads_none_of_the_heads_libraries(tmp_path: Path) -> None:

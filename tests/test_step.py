@@ -157,7 +157,10 @@ class TestARecordedShell:
         with pytest.raises(NotAStepError) as caught:
             read_step(shell)
         assert f"(job {shell['SLURM_JOB_ID']})" in caught.value.found
-        assert caught.value.remedy.startswith("srun --ntasks-per-node=1 slurm-adapter exec ")
+        nodes = shell.get("SLURM_JOB_NUM_NODES", "1")
+        assert caught.value.remedy.startswith(
+            f"srun --nodes={nodes} --ntasks={nodes} --kill-on-bad-exit=1 slurm-adapter exec "
+        )
 
     @pytest.mark.parametrize(
         ("kind", "what"),

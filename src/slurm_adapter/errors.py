@@ -7,6 +7,7 @@ from __future__ import annotations
 
 WRONG_USE = 2
 CLUSTER_UNFIT = 3
+NODE_LOST = 4
 
 
 class AdapterError(Exception):
@@ -50,7 +51,11 @@ class ClusterUnfitError(AdapterError):
     exit_status = CLUSTER_UNFIT
 
 
+def _printable(line: str) -> str:
+    return line if line.isprintable() else ascii(line)[1:-1]
+
+
 def report(error: AdapterError) -> str:
     """Return the lines for stderr: what was found, then what to do."""
-    lines = str(error).splitlines()
+    lines = [_printable(line) for line in str(error).splitlines()]
     return "\n".join([f"slurm-adapter: {lines[0]}", *(f"  {line}" for line in lines[1:])])

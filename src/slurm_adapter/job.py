@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os.path
+import os
 from types import MappingProxyType
 
 from slurm_adapter.errors import BadValueError
@@ -20,6 +20,9 @@ DELIVERIES = ("option", "variable")
 ACCELERATORS = ("gpu", "npu")
 PORTS = range(1024, 65536)
 _MOST_NODES = 100_000
+_LONGEST_NAME = 200
+# Linux refuses an execve with a longer string (MAX_ARG_STRLEN: 32 pages of 4 KiB).
+LONGEST_STRING = 131_072
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -109,7 +112,9 @@ class Job:
                 "Give 0 or more, as in --gpus-per-node 8.",
             )
         if self.port is not None:
-            read_port(str(self.port), "--port")
+            read_port(str(self.port), "port")
+        if "MASTER_PORT" in self.env:
+            read_port(self.env["MASTER_PORT"], "MASTER_PORT")
         for name in (*self.env, *self.keep):
             check_variable_name(name)
         _check_channels((*self.inputs, *self.outputs), self.delivery)
@@ -118,7 +123,7 @@ class Job:
                 "inputs and outputs cannot be options of a command: nothing is appended to it",
                 "Use --channels variable, or give a boot file.",
             )
-        _check_no_nul(
+        _check_strings(
             (
                 *_program_words(self.program),
                 *self.args,
@@ -148,8 +153,17 @@ class Job:
 
     @property
     def file_stem(self) -> str:
-        """The name as a file name: a `/` would lead elsewhere, a `%` is sbatch's own (SB-01)."""
-        return self.name.replace("/", "_").replace("%", "_")
+        r"""The name as a file name: `/` would lead elsewhere, `%` and `\` are sbatch's own."""
+        return self.name.translate(str.maketrans("/%\\", "___"))
+
+    def wanted_port(self, environment: Mapping[str, str]) -> tuple[int, str] | None:
+        """Return (port, who says so) where the user chose one: by option, else by MASTER_PORT."""
+        if self.port is not None:
+            return self.port, "given by you"
+        text = self.env.get("MASTER_PORT") or environment.get("MASTER_PORT")
+        if text:
+            return read_port(text, "MASTER_PORT"), "MASTER_PORT in your environment"
+        return None
 
     def check_kept(self, environment: Mapping[str, str]) -> None:
         """Raise `BadValueError` where a variable to be taken over is not there."""
@@ -178,10 +192,15 @@ def read_port(text: str, source: str) -> int:
 def check_job_name(name: str) -> str:
     """Return a job's name, or raise `BadValueError` for one that no log file could carry."""
     check_one_line("the job's name", name)
-    if not name.strip() or ".." in name or name.startswith(("/", "-")):
+    if not name.strip(". ") or ".." in name or name.startswith(("/", "-")):
         raise BadValueError(
             f"{name!r} cannot be a job's name",
             "Give a name without '..' that starts with neither '/' nor '-', as in --name train.",
+        )
+    if len(os.fsencode(name)) > _LONGEST_NAME:
+        raise BadValueError(
+            f"a job's name of {len(os.fsencode(name))} bytes is too long for its log file",
+            f"Give one of at most {_LONGEST_NAME} bytes with --name.",
         )
     return name
 
@@ -214,12 +233,18 @@ def _program_words(program: Program) -> tuple[str, ...]:
             return words
 
 
-def _check_no_nul(values: Iterable[str]) -> None:
+def _check_strings(values: Iterable[str]) -> None:
     for value in values:
         if "\0" in value:
             raise BadValueError(
                 f"{value!r} holds a NUL byte, which no argument or variable can",
                 "Take it out of the value.",
+            )
+        if len(os.fsencode(value)) >= LONGEST_STRING:
+            raise BadValueError(
+                f"a value of {len(value):,} characters is too long: Linux allows one argument or"
+                f" variable 128 KiB ({value[:20]!r}...)",
+                "Put it into a file and give the file's name.",
             )
 
 

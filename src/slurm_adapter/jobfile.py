@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictInt, StrictStr, ValidationError
 
 from slurm_adapter.errors import BadValueError
+from slurm_adapter.paths import absolute, given
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -193,18 +194,17 @@ def _as_toml(value: object) -> str:
 
 def _relative_to(settings: Settings, folder: Path) -> Settings:
     """Make the paths of a file absolute. The boot file stays: it is meant inside the code."""
-
-    def absolute(path: str) -> str:
-        return os.path.abspath(folder / os.path.expanduser(path))  # noqa: PTH100, PTH111
-
+    base = str(folder)
     changes: dict[str, Any] = {
-        name: absolute(value)
+        name: absolute(value, base)
         for name in ("code", "job_folder")
         if (value := getattr(settings, name)) is not None
     }
+    if settings.python is not None and "/" in settings.python:
+        changes["python"] = absolute(settings.python, base)
     if settings.boot is not None and settings.code is None:
-        changes["boot"] = absolute(settings.boot)
+        changes["boot"] = absolute(settings.boot, base)
     for name in ("inputs", "outputs"):
         if channels := getattr(settings, name):
-            changes[name] = {channel: absolute(path) for channel, path in channels.items()}
+            changes[name] = {channel: given(path, base) for channel, path in channels.items()}
     return settings.model_copy(update=changes)

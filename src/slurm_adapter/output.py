@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from slurm_adapter.errors import AdapterError, report
 
@@ -12,7 +13,8 @@ def complain(error: AdapterError) -> int:
 
     In one piece: several ranks may complain into the same log at once.
     """
-    os.write(2, os.fsencode(report(error) + "\n"))
+    with suppress(OSError):  # a closed stderr changes nothing about the status
+        os.write(2, os.fsencode(report(error) + "\n"))
     return error.exit_status
 
 

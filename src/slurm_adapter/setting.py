@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from slurm_adapter.record import record
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 SECRET_WORDS = ("TOKEN", "KEY", "SECRET", "PASSWORD")
 MASK = "********"
 
@@ -42,6 +46,12 @@ class Removal:
 
     pattern: str
     reason: str
+
+
+def unbuffered(environment: Mapping[str, str]) -> tuple[Setting, ...]:
+    """Return what makes Python print at once, where the user has not decided about it."""
+    setting = Setting("PYTHONUNBUFFERED", "1", "lines reach the log as they are printed")
+    return () if setting.name in environment else (setting,)
 
 
 def printable(text: str) -> str:

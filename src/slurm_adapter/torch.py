@@ -18,7 +18,6 @@ from slurm_adapter.cluster.slurm import read_step
 from slurm_adapter.contracts.place import tcp_url
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.node.facts import first_free_port, read_text
-from slurm_adapter.node.step import derive_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +29,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
-class Place:
+class Standing:
     """Where this process stands in its job."""
 
     rank: int
@@ -105,7 +104,7 @@ def init_process_group(
     )
 
 
-def find_place(environment: Mapping[str, str], argv: Sequence[str]) -> Place:
+def find_place(environment: Mapping[str, str], argv: Sequence[str]) -> Standing:
     """Return this process's place, as its variables (and `--init_method` on argv) tell it."""
     if "RANK" in environment and "WORLD_SIZE" in environment:
         return _from_variables(environment)
@@ -113,10 +112,10 @@ def find_place(environment: Mapping[str, str], argv: Sequence[str]) -> Place:
         return _from_modelarts(environment, argv)
     if environment.get("SLURM_JOB_ID"):
         return _from_slurm(environment)
-    return Place(0, 1, 0, 1, _alone_method(), "alone")
+    return Standing(0, 1, 0, 1, _alone_method(), "alone")
 
 
-def multiply(place: Place, local_rank: int, local_world_size: int) -> Place:
+def multiply(place: Standing, local_rank: int, local_world_size: int) -> Standing:
     """Return the place of one of several processes that a script started on its node."""
     if not 0 <= local_rank < local_world_size:
         raise BadValueError(
@@ -129,7 +128,7 @@ def multiply(place: Place, local_rank: int, local_world_size: int) -> Place:
             f" (by {place.source}); the script would start {local_world_size} more in each",
             "Start the script once per node, or leave local_rank and local_world_size out.",
         )
-    return Place(
+    return Standing(
         rank=place.rank * local_world_size + local_rank,
         world_size=place.world_size * local_world_size,
         local_rank=local_rank,
@@ -161,23 +160,23 @@ def _npu() -> Any:
     return getattr(torch, "npu", None)
 
 
-def _from_variables(environment: Mapping[str, str]) -> Place:
+def _from_variables(environment: Mapping[str, str]) -> Standing:
     rank = _number(environment, "RANK")
     world_size = _number(environment, "WORLD_SIZE")
     local_rank = _number(environment, "LOCAL_RANK", rank if world_size == 1 else None)
     local_size = _number(environment, "LOCAL_WORLD_SIZE", 1)
     if environment.get("MASTER_ADDR") and environment.get("MASTER_PORT"):
         # env:// lets torchrun's own store be used, which a second one would collide with.
-        return Place(rank, world_size, local_rank, local_size, "env://", "variables")
+        return Standing(rank, world_size, local_rank, local_size, "env://", "variables")
     if world_size == 1:
-        return Place(0, 1, local_rank, local_size, _alone_method(), "variables")
+        return Standing(0, 1, local_rank, local_size, _alone_method(), "variables")
     raise BadValueError(
         f"RANK={rank} and WORLD_SIZE={world_size} are set, MASTER_ADDR and MASTER_PORT are not",
         "Start the script with slurm-adapter or torchrun, which set all four.",
     )
 
 
-def _from_modelarts(environment: Mapping[str, str], argv: Sequence[str]) -> Place:
+def _from_modelarts(environment: Mapping[str, str], argv: Sequence[str]) -> Standing:
     nodes = _number(environment, "MA_NUM_HOSTS", 1)
     # The index has no meaning on one node (MD-03).
     index = _number(environment, "VC_TASK_INDEX") if nodes > 1 else 0
@@ -192,14 +191,14 @@ def _from_modelarts(environment: Mapping[str, str], argv: Sequence[str]) -> Plac
                 "Set VC_WORKER_HOSTS to all nodes, the first being rank 0's.",
             )
         method = tcp_url(master, str(_MODELARTS_PORT))
-    return Place(index, nodes, 0, 1, method, "modelarts")
+    return Standing(index, nodes, 0, 1, method, "modelarts")
 
 
-def _from_slurm(environment: Mapping[str, str]) -> Place:
+def _from_slurm(environment: Mapping[str, str]) -> Standing:
     step = read_step(environment, read_text)
-    port = environment.get("MASTER_PORT") or str(derive_port(step.job_id, step.step_id))
+    port = environment.get("MASTER_PORT") or str(step.port)
     method = tcp_url(environment.get("MASTER_ADDR") or step.master, port)
-    return Place(step.rank, step.world_size, step.local_rank, step.local_size, method, "slurm")
+    return Standing(step.rank, step.world_size, step.local_rank, step.local_size, method, "slurm")
 
 
 def _init_method(argv: Sequence[str]) -> str | None:
@@ -214,7 +213,7 @@ def _number(environment: Mapping[str, str], name: str, default: int | None = Non
     text = environment.get(name)
     if text is None and default is not None:
         return default
-    if text is None or not text.isdigit():
+    if text is None or not (text.isascii() and text.isdigit()):
         raise BadValueError(
             f"{name} is not set" if text is None else f"{name}={text!r} is not a number",
             "Start the script with slurm-adapter, torchrun or srun, which set it.",

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any, cast
 
 from slurm_adapter import __version__
 from slurm_adapter.errors import AdapterError, BadValueError
-from slurm_adapter.output import complain
+from slurm_adapter.output import complain, write_stdout
 
 
 def main(words: list[str]) -> int:
     """Run one command; return its exit status. Every error ends here, as a few lines."""
     if words[:1] in (["--version"], ["version"]):
-        print(f"slurm-adapter {__version__}")  # noqa: T201
-        return 0
+        return _version()
     try:
         return _run(words)
     except AdapterError as error:
         return complain(error)
     except KeyboardInterrupt:
         return 130
+
+
+def _version() -> int:
+    try:
+        write_stdout(f"slurm-adapter {__version__}\n")
+    except AdapterError as error:
+        return complain(error)
+    return 0
 
 
 def _run(words: list[str]) -> int:
@@ -38,16 +44,16 @@ def _run(words: list[str]) -> int:
     except typer.Abort:
         return 130
     except click_error as error:
-        raise _as_our_own(error) from error
+        raise _as_our_own(error, words) from error
     return int(status or 0)
 
 
-def _as_our_own(error: Any) -> BadValueError:
+def _as_our_own(error: Any, words: list[str]) -> BadValueError:
     """Return an error of the command line's library as ours: which value, from where."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "slurm-adapter"
     message = error.format_message()
     variable = getattr(getattr(error, "param", None), "envvar", None)
-    if variable and os.environ.get(variable) and not set(error.param.opts) & set(sys.argv):
+    if variable and os.environ.get(variable) and not set(error.param.opts) & set(words):
         message = f"{variable}={os.environ[variable]}: {error.message}"
     return BadValueError(message, f"{path} --help lists the options.")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from slurm_adapter.cli.options import seconds, with_common_options
+from slurm_adapter.show.lines import has_colour
 
 _OURS_FIRST = {"allow_interspersed_args": False}
 _PASSED_ON = {"ignore_unknown_options": True, "help_option_names": []}
@@ -93,7 +94,7 @@ def build_app() -> typer.Typer:
         name="slurm-adapter",
         add_completion=False,
         pretty_exceptions_enable=False,
-        rich_markup_mode="rich" if sys.stdout.isatty() else None,
+        rich_markup_mode="rich" if has_colour(sys.stdout) else None,
     )
     app.callback(invoke_without_command=False)(program)
     app.command("sbatch", context_settings=_OURS_FIRST)(with_common_options(sbatch))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from slurm_adapter.cli.report import check_format, literal_path_warning, print_dry_run, say, warn
+from slurm_adapter.cli.report import boot_warnings, check_format, print_dry_run, say, warn
 from slurm_adapter.cli.request import job_from_layers, settings_of
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job import Boot
@@ -30,7 +30,7 @@ def run_local(common: dict[str, Any], *, grace_s: float) -> int:
     job = job_from_layers(settings_of(common), common["job"])
     plan = plan_local(job, os.environ)
     boot = job.program.path if isinstance(job.program, Boot) else None
-    warnings = (*plan.warnings, *(literal_path_warning(boot) if boot else ()))
+    warnings = (*plan.warnings, *(boot_warnings(boot) if boot else ()))
     if common["dry_run"]:
         print_dry_run(DryRun(plan, (f"{job.log_folder}/",), warnings=warnings), common["format"])
         return 0
@@ -48,4 +48,4 @@ def run_local(common: dict[str, Any], *, grace_s: float) -> int:
         name=lambda rank: f"rank {rank}",
         grace_s=grace_s,
     )
-    return supervisor.run().status
+    return supervisor.run()

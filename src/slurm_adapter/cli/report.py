@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurm_adapter.cli.options import FORMATS
@@ -17,7 +18,12 @@ if TYPE_CHECKING:
 
     from slurm_adapter.show.dryrun import DryRun
 
-_LITERAL = b"/home/ma-user"
+_SIGNS = {
+    b"/home/ma-user": "names /home/ma-user, which does not exist here: use the MA_ variables, or"
+    " --input and --output",
+    b"MA_TASK_NAME": "uses MA_TASK_NAME: if it builds a node's name from it, that name does not"
+    " resolve here; the first of VC_WORKER_HOSTS does",
+}
 
 
 def say(text: str) -> None:
@@ -52,16 +58,10 @@ def print_dry_run(dry_run: DryRun, form: str) -> None:
         write_stdout(drawn(dry_run, colour=has_colour(sys.stdout)))
 
 
-def literal_path_warning(boot: str) -> list[str]:
-    """Notice a boot file that names ModelArts' own directories, which are not there."""
+def boot_warnings(boot: str) -> list[str]:
+    """Notice what a boot file counts on that is not there."""
     try:
-        with open(boot, "rb") as file:  # noqa: PTH123
-            found = _LITERAL in file.read()
+        text = Path(boot).read_bytes()
     except OSError:
         return []
-    if not found:
-        return []
-    return [
-        f"{boot} names {_LITERAL.decode()}, which does not exist here: use the MA_ variables, or"
-        " --input and --output"
-    ]
+    return [f"{boot} {warning}" for sign, warning in _SIGNS.items() if sign in text]

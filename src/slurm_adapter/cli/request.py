@@ -16,8 +16,9 @@ from slurm_adapter.jobfile import (
     read_job_file,
     settings_from_options,
 )
-from slurm_adapter.node.options import parse_channels, parse_environment
+from slurm_adapter.node.options import interpreter, job_folder, parse_channels, parse_environment
 from slurm_adapter.node.program import locate_boot, locate_code, working_directory
+from slurm_adapter.paths import given
 from slurm_adapter.record import replace
 
 if TYPE_CHECKING:
@@ -30,8 +31,9 @@ def settings_of(common: dict[str, Any], sbatch: list[str] | None = None) -> Sett
     if common["command"] is not None and script is not None:
         script, arguments = None, [script, *arguments]
     env, keep = parse_environment(common["env"] or [])
-    inputs = parse_channels(common["input"] or [], "--input")
-    outputs = parse_channels(common["output"] or [], "--output")
+    base = working_directory()
+    inputs = parse_channels(common["input"] or [], "--input", base)
+    outputs = parse_channels(common["output"] or [], "--output", base)
     plain = [
         "name",
         "code",
@@ -92,14 +94,14 @@ def job_from_settings(settings: Settings, base: str) -> Job:
     name = stem if settings.name is None else settings.name
     optional = {
         "contract": settings.contract,
-        "python": settings.python,
+        "python": interpreter(settings.python, base) if settings.python else None,
         "gpus_per_node": _gpus(settings, flavor),
         **(_of_flavor(flavor) if flavor is not None else {}),
     }
     job = Job(
         program=program,
         code=code,
-        folder=_absolute(settings.job_folder, base) if settings.job_folder else base,
+        folder=base,
         name=name,
         args=tuple(settings.args or ()),
         nodes=nodes,
@@ -112,9 +114,7 @@ def job_from_settings(settings: Settings, base: str) -> Job:
         slurm={name: value or None for name, value in settings.slurm.items()},
         **{name: value for name, value in optional.items() if value is not None},
     )
-    if settings.job_folder:
-        return job
-    return replace(job, folder=os.path.join(base, "slurm-adapter", job.file_stem))  # noqa: PTH118
+    return replace(job, folder=job_folder(job, settings.job_folder, base))
 
 
 def _program(settings: Settings, base: str) -> tuple[Program, str, str]:
@@ -148,8 +148,4 @@ def _of_flavor(flavor: Flavor) -> dict[str, Any]:
 
 
 def _channels(channels: Mapping[str, str], base: str) -> tuple[Channel, ...]:
-    return tuple(Channel(name, _absolute(path, base)) for name, path in channels.items())
-
-
-def _absolute(path: str, base: str) -> str:
-    return os.path.abspath(os.path.join(base, os.path.expanduser(path)))  # noqa: PTH100, PTH111, PTH118
+    return tuple(Channel(name, given(path, base)) for name, path in channels.items())

@@ -7,18 +7,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from slurm_adapter.cli.report import check_format, literal_path_warning, print_dry_run, say, warn
+from slurm_adapter.cli.report import boot_warnings, check_format, print_dry_run, say, warn
 from slurm_adapter.cli.request import job_from_layers, settings_of
 from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.hostlist import expand_hostlist
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job import Boot, Job
 from slurm_adapter.launch import slurm
-from slurm_adapter.launch.sbatch import Script, make_script, tasks_per_node
+from slurm_adapter.launch.sbatch import HEADER, Script, make_script, tasks_per_node
 from slurm_adapter.node.program import working_directory
 from slurm_adapter.output import write_stdout
 from slurm_adapter.plan import Plan, make_plan
+from slurm_adapter.quoting import shell_words
+from slurm_adapter.setting import unbuffered
 from slurm_adapter.show.dryrun import DryRun, SlurmAnswer
+
+_HEAD_BYTES = 200
 
 
 def run_sbatch(
@@ -37,7 +41,7 @@ def run_sbatch(
     made = make_script(job, adapter_words(), working_directory(), slurm.site_options())
     plan = make_plan(job, _preview(job, preview_nodes), _preview_run(job))
     boot = job.program.path if isinstance(job.program, Boot) else None
-    warnings = (*plan.warnings, *made.warnings, *(literal_path_warning(boot) if boot else ()))
+    warnings = (*plan.warnings, *made.warnings, *(boot_warnings(boot) if boot else ()))
     path = Path(job.folder) / f"{job.file_stem}.sbatch"
     if common["dry_run"]:
         print_dry_run(_dry_run(plan, made, path, warnings), common["format"])
@@ -49,13 +53,15 @@ def run_sbatch(
     slurm.make_folders(made)
     slurm.write_script(made, path)
     submission = slurm.submit(made, path)
+    sys.stderr.write(submission.said)
+    sys.stderr.flush()
     write_stdout(f"{submission.job_id if parsable else submission.line}\n")
     if not common["quiet"]:
         output = made.summary["output"] or ""
         say(f"output: {output.replace('%j', submission.job_id)}")
         if common["verbose"]:
             say(f"script: {path}")
-    return 0
+    return submission.status
 
 
 def adapter_words() -> list[str]:
@@ -92,7 +98,9 @@ def _preview(job: Job, names: str | None) -> Cluster:
 
 def _preview_run(job: Job) -> Run:
     """Return what is known of the run before it starts: the port, where it is the user's."""
-    return Run() if job.port is None else Run(port=job.port, port_reason="given by you")
+    settings = unbuffered(os.environ)
+    wanted = job.wanted_port(os.environ)
+    return Run(settings=settings) if wanted is None else Run(None, *wanted, settings=settings)
 
 
 def _dry_run(plan: Plan, script: Script, path: Path, warnings: tuple[str, ...]) -> DryRun:
@@ -103,21 +111,34 @@ def _dry_run(plan: Plan, script: Script, path: Path, warnings: tuple[str, ...]) 
     return DryRun(plan, files, script, answer, warnings)
 
 
+def _script_path(file: str) -> Path:
+    """Return where to write a script that the user names; nothing else is overwritten."""
+    path = Path(os.path.realpath(file))
+    if not file or path.is_dir() or not path.parent.is_dir():
+        raise BadValueError(
+            f"{file!r} cannot be the script's file: its folder is not there, or it is one",
+            "Give a file in an existing folder, as in --script train.sbatch.",
+        )
+    if path.is_file() and HEADER not in path.read_bytes()[:_HEAD_BYTES]:
+        raise BadValueError(
+            f"{file} is there and was not written by slurm-adapter",
+            "Take it away first, or give another file with --script.",
+        )
+    return path
+
+
 def _only_write(script: Script, file: str, *, quiet: bool) -> int:
     if file == "-":
         write_stdout(script.text)
     else:
-        if not Path(file).absolute().parent.is_dir():
-            raise BadValueError(
-                f"there is no folder {Path(file).parent} to write the script into",
-                "Make it first, or give another file with --script.",
-            )
         slurm.make_folders(script)
-        slurm.write_script(script, Path(file))
+        slurm.write_script(script, _script_path(file))
     if not quiet:
         missing = [folder for folder in script.folders if not Path(folder).is_dir()]
         for folder in missing:
-            say(f"before submitting it, make its log folder: mkdir -p {folder}")
+            say(
+                f"before submitting it, make its log folder: {shell_words(['mkdir', '-p', folder])}"
+            )
         for name in script.environment:
             say(f"{name} is not written into the script: it must be set when it is submitted")
     return 0

@@ -23,10 +23,12 @@ class Node:
     """Accelerators the job has on it, None where nothing says."""
     gpus_reason: str = ""
     """Where `gpus` comes from."""
-    settings: tuple[Setting, ...] = ()
-    """Variables that belong to this node, e.g. which devices are its own."""
     tasks: int | None = None
     """Tasks that Slurm starts on it, None outside a step: the contract decides."""
+    settings: tuple[Setting, ...] = ()
+    """Variables that belong to this node, e.g. which devices are its own."""
+    address_reason: str = "this node's address toward the other nodes"
+    """Where `address` comes from."""
 
     @property
     def reached_by(self) -> str:
@@ -69,6 +71,6 @@ class Run:
     port: int | None = None
     """The rendezvous port on the node of rank 0."""
     port_reason: str = "10000 to 32767, from the job id and the step id once the step runs"
-    job_id: str | None = None
+    uuid_reason: str = "ma-job- and a UUID that all nodes derive from the run alike"
     settings: tuple[Setting, ...] = ()
     """Variables that the way of starting adds for every rank, unless the user set them."""

@@ -38,19 +38,29 @@ def is_number(text: str) -> bool:
 
 
 def gpus_on_node(environment: Mapping[str, str]) -> int | None:
-    """Return the step's GPUs on this node, None where nothing says (SL-10).
+    """Return the step's GPUs on this node, None where nothing says (SL-10)."""
+    found = gpu_count(environment)
+    return None if found is None else found[0]
 
-    SLURM_GPUS_ON_NODE is the count itself; where an old Slurm or a site's plug-in leaves it
-    out, the request per node stands in, then the list of the job's devices.
+
+def gpu_count(environment: Mapping[str, str]) -> tuple[int, str] | None:
+    """Return (the step's GPUs on this node, the variable that says so).
+
+    SLURM_GPUS_ON_NODE is the count itself, SLURM_STEP_GPUS the list. Where neither is set but
+    the job has a list, Slurm counts GPUs here and gave the step none. The request per node only
+    stands in where Slurm itself counts nothing.
     """
-    for name in ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"):
-        text = environment.get(name)
-        if text:
-            return count_gpus(text, name)
-    for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"):
-        text = environment.get(name)
-        if text:
-            return len(device_list(text))
+    text = environment.get("SLURM_GPUS_ON_NODE")
+    if text:
+        return count_gpus(text, "SLURM_GPUS_ON_NODE"), "SLURM_GPUS_ON_NODE"
+    text = environment.get("SLURM_STEP_GPUS")
+    if text:
+        return len(device_list(text)), "SLURM_STEP_GPUS"
+    if environment.get("SLURM_JOB_GPUS"):
+        return 0, "SLURM_STEP_GPUS, which the job has and the step has not"
+    text = environment.get("SLURM_GPUS_PER_NODE")
+    if text:
+        return count_gpus(text, "SLURM_GPUS_PER_NODE"), "SLURM_GPUS_PER_NODE"
     return None
 
 

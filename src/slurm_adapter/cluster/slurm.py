@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from slurm_adapter.cluster.counts import gpus_on_node, is_number, parse_tasks_per_node
 from slurm_adapter.cluster.hostlist import expand_hostlist
-from slurm_adapter.errors import NodeListError, NotAStepError, StepError
+from slurm_adapter.cluster.shells import check_is_step
+from slurm_adapter.errors import NodeListError, StepError
 from slurm_adapter.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# Step ids from here up are Slurm's own: batch script, extern, interactive shell of salloc.
-_FIRST_RESERVED_STEP = 0xFFFFFFF0
+_FIRST_PORT, _PORTS = 10_000, 22_768
+# Steps of a job stand this far apart, so that neighbours among jobs and among steps never meet.
+_STEP_STRIDE = 7_919
 _TASKS_PER_NODE = ("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE")
 
 
@@ -52,6 +54,11 @@ class Step:
     """Indices into `nodes` in the order of each node's first rank, where Slurm says it."""
 
     @property
+    def port(self) -> int:
+        """The rendezvous port that all ranks of the step derive alike."""
+        return derive_port(self.job_id, self.step_id)
+
+    @property
     def label(self) -> str:
         """`step JOB.STEP`, for messages and reasons."""
         return f"step {self.job_id}.{self.step_id}"
@@ -73,7 +80,7 @@ def read_step(
         StepError: where the variables are broken or contradict each other.
         NodeListError: where the node list cannot be read.
     """
-    _check_is_step(environment)
+    check_is_step(environment)
     nodes, tasks = _layout(environment)
     rank = _number(environment, "SLURM_PROCID")
     node_index = _node_id(environment, nodes)
@@ -110,62 +117,12 @@ def read_step(
     )
 
 
-def _check_is_step(environment: Mapping[str, str]) -> None:
-    """Tell a task from all that looks like one (SL-07, SL-08: never by the job's name)."""
-    job_id = environment.get("SLURM_JOB_ID") or environment.get("SLURM_JOBID")
-    if job_id and not job_id.isdecimal():
-        raise StepError(
-            f"SLURM_JOB_ID={job_id!r} is not a number",
-            "Start it again with srun; do not set SLURM_* variables by hand.",
-        )
-    if not job_id:
-        raise NotAStepError(
-            "this process was not started by Slurm: SLURM_JOB_ID is not set",
-            "srun --nodes=2 --ntasks-per-node=1 slurm-adapter exec --boot train.py",
-        )
-    step_id = environment.get("SLURM_STEP_ID") or environment.get("SLURM_STEPID")
-    where = "a batch script" if "SLURM_PROCID" in environment else "the shell of an allocation"
-    if not step_id:
-        raise NotAStepError(
-            f"this is {where} (job {job_id}), not a task of a step: it would be one process"
-            f" of {environment.get('SLURM_NTASKS', 'several')}, the others never started",
-            "srun --ntasks-per-node=1 slurm-adapter exec --boot train.py",
-        )
-    if not is_number(step_id) or int(step_id) >= _FIRST_RESERVED_STEP:
-        raise NotAStepError(
-            f"this is the interactive or batch shell of job {job_id}, not a task of a step",
-            "srun --ntasks-per-node=1 slurm-adapter exec --boot train.py",
-        )
-    stale = _stale_variable(environment)
-    if stale or "SLURM_PROCID" not in environment:
-        raise NotAStepError(
-            f"this is {where} (job {job_id}) with variables left over from a step further out"
-            + (f" ({stale})" if stale else ""),
-            "srun --ntasks-per-node=1 slurm-adapter exec --boot train.py",
-        )
+def derive_port(job_id: str, step_id: str) -> int:
+    """Return a port from 10000 to 32767, below every usual ephemeral range (MA-02).
 
-
-def _stale_variable(environment: Mapping[str, str]) -> str:
-    """Return a step variable that a newer job contradicts, or nothing.
-
-    srun writes each of these pairs alike; sbatch and salloc rewrite only the first of a pair,
-    so a difference means that the step belongs to the job this one was submitted from.
+    The same for all ranks without talking; it depends on job and step, not on the array (MA-01).
     """
-    for job_name, step_name in (
-        ("SLURM_NTASKS", "SLURM_STEP_NUM_TASKS"),
-        ("SLURM_NNODES", "SLURM_STEP_NUM_NODES"),
-        ("SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE"),
-    ):
-        job_value, step_value = environment.get(job_name), environment.get(step_name)
-        if job_value and step_value and job_value != step_value:
-            return f"{step_name}={step_value}, but {job_name}={job_value}"
-    step_nodes = environment.get("SLURM_STEP_NODELIST")
-    job_nodes = environment.get("SLURM_JOB_NODELIST")
-    if step_nodes and job_nodes and step_nodes != job_nodes:
-        outside = set(expand_hostlist(step_nodes)) - set(expand_hostlist(job_nodes))
-        if outside:
-            return f"SLURM_STEP_NODELIST={step_nodes} is not part of {job_nodes}"
-    return ""
+    return _FIRST_PORT + (int(job_id) + int(step_id) * _STEP_STRIDE) % _PORTS
 
 
 def _layout(environment: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[int, ...]]:

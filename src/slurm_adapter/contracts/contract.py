@@ -27,6 +27,14 @@ class Contract(Protocol):
     def removals(self) -> tuple[Removal, ...]:
         """Variables that ranks must not inherit (those the user names stay)."""
 
+    @property
+    def per_gpu(self) -> bool:
+        """Whether a node gets a rank for each of its GPUs rather than one."""
+
+    @property
+    def tells_master(self) -> bool:
+        """Whether scripts read MASTER_ADDR under it, so that one the user exported counts."""
+
     def ranks_on(self, node: Node) -> int:
         """Return how many ranks this contract starts on a node, 1 or more."""
 

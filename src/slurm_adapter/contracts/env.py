@@ -17,6 +17,8 @@ class EnvContract:
     """`MASTER_ADDR`, `RANK`, `WORLD_SIZE` and their like (torch.distributed's `env://`)."""
 
     name = "env"
+    per_gpu = True
+    tells_master = True
     removals = (
         Removal("TORCHELASTIC_*", "of a torchrun further out, which does not run this rank"),
         Removal("GROUP_RANK", "of a torchrun further out, which does not run this rank"),

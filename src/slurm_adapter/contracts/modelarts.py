@@ -11,7 +11,7 @@ import os.path
 
 from slurm_adapter.contracts.place import RANK_VARIABLES
 from slurm_adapter.errors import StepError
-from slurm_adapter.job import Boot
+from slurm_adapter.job import LONGEST_STRING, Boot
 from slurm_adapter.setting import Removal, Setting, Word
 
 TYPE_CHECKING = False
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from slurm_adapter.job import Job
 
 TASK_NAME = "worker"
-# Linux refuses an execve with a longer string (MAX_ARG_STRLEN: 32 pages of 4 KiB).
-_LONGEST_STRING = 131_072
 
 _ABSENT = "does not exist on ModelArts; many scripts prefer it where it does"
 _PER_CARD = "set on ModelArts only where a process runs for each card"
@@ -62,6 +60,8 @@ class ModelArtsContract:
     """`MA_*`, `VC_*` and the options that ModelArts appends to a boot file."""
 
     name = "modelarts"
+    per_gpu = False
+    tells_master = False
     removals = (
         *(Removal(name, _ABSENT) for name in RANK_VARIABLES),
         *(Removal(name, _ABSENT) for name in ("GROUP_RANK", "TORCHELASTIC_*")),
@@ -84,7 +84,7 @@ class ModelArtsContract:
                 raise StepError(
                     f"{node.name} has {node.tasks} tasks in {cluster.source}; the modelarts"
                     " contract starts one on each node",
-                    f"srun --nodes={len(cluster.nodes)} --ntasks-per-node=1"
+                    f"srun --nodes={len(cluster.nodes)} --ntasks={len(cluster.nodes)}"
                     " slurm-adapter exec ...   (or --contract env for one rank per GPU)",
                 )
         if not _fits(cluster):
@@ -92,7 +92,8 @@ class ModelArtsContract:
                 f"VC_WORKER_HOSTS is left out: the names of {len(cluster.nodes)} nodes are longer"
                 " than the 128 KiB that Linux allows one variable; scripts that read it will fail",
             )
-        appending = isinstance(job.program, Boot)
+        asked = any(name.startswith(("gpus", "gres")) for name in job.slurm)
+        appending = isinstance(job.program, Boot) and not asked
         if appending and len(cluster.nodes) == 1 and cluster.nodes[0].gpus is None:
             return (
                 "how many GPUs the node has is not known yet; with several, --init_method is"
@@ -136,7 +137,7 @@ def _identity(place: Place) -> Iterator[Setting]:
     yield Setting(
         "MA_VJ_NAME",
         name,
-        "ma-job- and a UUID that all nodes derive from the run alike",
+        place.run.uuid_reason,
         known,
     )
     yield Setting("MA_TASK_NAME", TASK_NAME, "PyTorch nodes are workers")
@@ -162,7 +163,7 @@ def _topology(place: Place) -> Iterator[Setting]:
 
 
 def _fits(cluster: Cluster) -> bool:
-    return len("VC_WORKER_HOSTS=") + len(cluster.host_list) < _LONGEST_STRING
+    return len("VC_WORKER_HOSTS=") + len(cluster.host_list) < LONGEST_STRING
 
 
 def _gpus(node: Node) -> Setting:
@@ -176,7 +177,7 @@ def _gpus(node: Node) -> Setting:
 def _addresses(node: Node) -> Iterator[Setting]:
     known = node.address is not None
     address = node.address or "<address>"
-    yield Setting("MA_CURRENT_IP", address, "this node's address toward the other nodes", known)
+    yield Setting("MA_CURRENT_IP", address, node.address_reason, known)
     yield Setting("MA_CURRENT_HOST_IP", address, "the same: no container in between", known)
 
 

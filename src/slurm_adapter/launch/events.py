@@ -40,20 +40,24 @@ class LineSplitter:
     """Bytes as they come become whole lines; characters split over two reads stay whole."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._parts: list[bytes] = []  # of the line that is not complete yet
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the lines that are complete now."""
-        data = self._rest + data
-        # A \r at the very end may be the first half of \r\n: it waits for the next byte.
-        held = b"\r" if data.endswith(b"\r") else b""
-        body = data[: len(data) - len(held)].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        *lines, rest = body.split(b"\n")
-        self._rest = rest + held
+        if self._parts and self._parts[-1] == b"\r":  # it may have been half of \r\n
+            data = self._parts.pop() + data
+        # A \r at the very end waits for the next byte, for the same reason.
+        held = data.endswith(b"\r")
+        body = data[:-1] if held else data
+        *lines, rest = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        if lines:
+            lines[0] = b"".join([*self._parts, lines[0]])
+            self._parts.clear()
+        self._parts += [part for part in (rest, b"\r" if held else b"") if part]
         return lines
 
     def finish(self) -> list[bytes]:
         """Return what is left when no more comes."""
-        rest = self._rest.removesuffix(b"\r")
-        self._rest = b""
+        rest = b"".join(self._parts).removesuffix(b"\r")
+        self._parts.clear()
         return [rest] if rest else []

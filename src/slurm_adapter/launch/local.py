@@ -16,9 +16,9 @@ from slurm_adapter.cluster.counts import VISIBLE_DEVICES, device_list
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.launch.events import Ended, LineSplitter, Output
 from slurm_adapter.node import facts, process
-from slurm_adapter.node.step import find_program
+from slurm_adapter.node.program import find_program
 from slurm_adapter.plan import Plan, RankPlan, make_plan
-from slurm_adapter.setting import Setting
+from slurm_adapter.setting import Setting, unbuffered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,22 +48,37 @@ def plan_local(job: Job, environment: Mapping[str, str]) -> Plan:
     job.check_kept(environment)
     nodes = tuple(_nodes(job, environment))
     cluster = Cluster(nodes, "the local run", addressed=True)
-    port, reason = job.port, "given by you"
-    if port is None:
+    _check_master(job)
+    wanted = job.wanted_port(environment)
+    if wanted is not None:
+        port, reason = wanted
+        facts.check_port_free(port, reason)
+    else:
         address = str(nodes[0].address)
         port = facts.first_free_port(address, _FIRST_PORT, _LAST_PORT)
         reason = f"the first free one on {address} from {_FIRST_PORT} up"
-    elif job.nodes > 1 or job.contract == "env":
-        facts.check_port_free(port, reason)
     ranks = sum(node.tasks or 1 for node in nodes)
-    settings = tuple(item for item in _settings(ranks) if item.name not in environment)
-    return make_plan(job, cluster, Run(str(uuid4()), port, reason, settings=settings))
+    own = (item for item in _settings(ranks) if item.name not in environment)
+    settings = (*own, *unbuffered(environment))
+    return make_plan(
+        job,
+        cluster,
+        Run(str(uuid4()), port, reason, "ma-job- and a UUID drawn for this run", settings),
+    )
+
+
+def _check_master(job: Job) -> None:
+    wanted = job.env.get("MASTER_ADDR")
+    if wanted is not None and not facts.is_own_address(wanted):
+        raise BadValueError(
+            f"MASTER_ADDR={wanted} is no address of this machine, where all ranks run",
+            "Leave MASTER_ADDR out.",
+        )
 
 
 def _settings(ranks: int) -> Iterator[Setting]:
     for name in _LOOPBACK:
         yield Setting(name, "lo", "all nodes are on this machine")
-    yield Setting("PYTHONUNBUFFERED", "1", "lines are shown as they are printed")
     threads = max(1, (os.cpu_count() or 1) // ranks)
     yield Setting("OMP_NUM_THREADS", str(threads), "this machine's cores, shared out")
 
@@ -71,6 +86,11 @@ def _settings(ranks: int) -> Iterator[Setting]:
 def _nodes(job: Job, environment: Mapping[str, str]) -> Iterator[Node]:
     variable, devices = _devices(environment)
     share = len(devices) // job.nodes if job.gpus_per_node is None else job.gpus_per_node
+    if devices and not share and job.gpus_per_node is None:
+        raise ClusterUnfitError(
+            f"{job.nodes} nodes cannot share the {len(devices)} GPU(s) of this machine",
+            f"Give --nodes {len(devices)} or fewer, or --gpus-per-node 0 to run on the CPU.",
+        )
     if devices and share * job.nodes > len(devices):
         raise ClusterUnfitError(
             f"{job.nodes} nodes with {share} GPUs each need {share * job.nodes}, this machine has"

@@ -42,7 +42,7 @@ _OURS = {
     "ntasks-per-socket": "--contract, which decides how many tasks a node gets",
     "export": "--env NAME=VALUE; the script passes the whole environment on",
     "export-file": "--env NAME=VALUE; the script passes the whole environment on",
-    "distribution": "nothing: ranks follow the order of the nodes",
+    "distribution": "no distribution: ranks follow the order of the nodes",
 }
 # What is done to sbatch rather than told to the job.
 _SUBMISSION = {

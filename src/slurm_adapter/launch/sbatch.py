@@ -6,15 +6,19 @@ srun line, on which each node becomes its rank by `slurm-adapter exec`.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from slurm_adapter import __version__
+from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.contracts import get_contract
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job import Argv, Boot, Command, Job
 from slurm_adapter.launch.logpath import folder_of, read_log_path
 from slurm_adapter.launch.options import GPUS, MEMORY, check_options
 from slurm_adapter.launch.timelimit import read_time_limit
+from slurm_adapter.node.failure import START
 from slurm_adapter.quoting import directive, export_line, shell_word, shell_words
 from slurm_adapter.setting import is_secret
 
@@ -26,6 +30,8 @@ _BASH_OWN_TEXT = """_ BASHOPTS BASHPID BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_COMMA
 BASH_SOURCE BASH_SUBSHELL BASH_VERSINFO DIRSTACK EPOCHREALTIME EPOCHSECONDS EUID FUNCNAME GROUPS
 HISTCMD LINENO PIPESTATUS PPID RANDOM SECONDS SHELLOPTS SRANDOM UID"""
 _BASH_OWN = frozenset(_BASH_OWN_TEXT.split())
+HEADER = b"# Written by slurm-adapter"
+"""How the second line of every script begins."""
 _LOG_OPTIONS = ("output", "error")
 
 
@@ -79,6 +85,12 @@ def make_script(
     for name in _LOG_OPTIONS:
         if options.get(name) is not None:
             options[name] = read_log_path(name, str(options[name]))
+    base = os.path.join(base, options.get("chdir") or "")  # noqa: PTH118 - what Slurm does
+    if "\\" in job.folder:
+        raise BadValueError(
+            f"the job's folder {job.folder} holds a backslash, which Slurm takes for an escape",
+            "Name another with --job-folder DIR.",
+        )
     directives = _directives(job, options)
     values = {item.name: item.value for item in directives}
     logs = [str(values[name]) for name in _LOG_OPTIONS if values.get(name)]
@@ -105,14 +117,14 @@ def make_script(
 
 def tasks_per_node(job: Job) -> int:
     """Return how many tasks Slurm starts on a node: one, or one per GPU."""
-    if job.contract == "modelarts":
-        return 1
-    if job.gpus_per_node is None:
+    contract = get_contract(job.contract)
+    if contract.per_gpu and job.gpus_per_node is None:
         raise BadValueError(
-            "the env contract starts one rank for each GPU, and nothing says how many a node has",
+            f"the {job.contract} contract starts one rank for each GPU, and nothing says how many"
+            " a node has",
             "Give --gpus-per-node N (0 for one rank per node on the CPU), or --flavor TEXT.",
         )
-    return job.gpus_per_node or 1
+    return contract.ranks_on(Node("", gpus=job.gpus_per_node))
 
 
 def _directives(job: Job, options: dict[str, str | None]) -> list[Directive]:
@@ -171,9 +183,7 @@ def _head(job: Job) -> str:
     nodes = "1 node" if job.nodes == 1 else f"{job.nodes} nodes"
     tasks = tasks_per_node(job)
     per_node = "one rank per node" if tasks == 1 else f"{tasks} ranks per node"
-    return (
-        f"# Written by slurm-adapter {__version__}: {nodes}, {per_node}, contract {job.contract}."
-    )
+    return f"{HEADER.decode()} {__version__}: {nodes}, {per_node}, contract {job.contract}."
 
 
 def _variables(job: Job) -> Iterator[str]:
@@ -199,8 +209,9 @@ def _step(job: Job, adapter: Sequence[str], cpus_per_task: str | None) -> Iterat
     srun = ["srun", "--label", "--kill-on-bad-exit=1", "--export=ALL"]
     if cpus_per_task is not None:
         srun.append(f"--cpus-per-task={cpus_per_task}")
-    yield "# Each task becomes its rank; the first that fails ends the others. srun then returns"
-    yield "# the highest status, ranks it ended included: the last line returns the first one's."
+    yield "# Each task becomes its rank; the first that fails ends the others. srun then"
+    yield "# returns the highest status of all: the last line returns the first one's."
+    yield f'echo "{START} job $SLURM_JOB_ID on $SLURM_JOB_NODELIST" >&2'
     yield f"{shell_words(srun)} \\"
     yield f"    {shell_words([*adapter, 'exec'])} \\"
     options = list(_exec_options(job))

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from slurm_adapter.launch.sbatch import Script
 
 _LONG_OPTION = re.compile(r"--([a-z][a-z0-9-]+)")
+# sbatch(1), INPUT ENVIRONMENT VARIABLES: those that are not spelled like their option.
+_TWINS = {"time": "TIMELIMIT", "array": "ARRAY_INX", "mem": "MEM_PER_NODE", "chdir": "WORKING_DIR"}
 # Slurm retries a controller that does not answer for minutes; a dry run must not.
 _TEST_ONLY_LIMIT_S = 30.0
 
@@ -30,8 +32,10 @@ class Submission:
     job_id: str
     cluster: str
     """Name of the cluster in a federation, else empty."""
-    path: Path
-    """The script as submitted."""
+    said: str
+    """What sbatch wrote to stderr beside: a site's notes, warnings."""
+    status: int
+    """sbatch's own exit status: with `--wait` the job's."""
 
     @property
     def line(self) -> str:
@@ -57,6 +61,9 @@ def make_folders(script: Script) -> None:
 
 def write_script(script: Script, path: Path) -> None:
     """Write a script, readable by its owner only; a reader never sees half of it."""
+    if path.exists() and not path.is_file():  # a pipe or a device is written to, not replaced
+        path.write_bytes(os.fsencode(script.text))
+        return
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -76,20 +83,20 @@ def submit(script: Script, path: Path) -> Submission:
     Raises:
         ClusterUnfitError: with sbatch's own words where it refuses; nothing was started.
     """
-    answer = _sbatch(["--parsable", str(path)], {**os.environ, **script.environment})
-    if answer.returncode != 0:
+    answer = _sbatch(["--parsable", str(path)], _environment(script))
+    job_id, _, cluster = answer.stdout.strip().partition(";")
+    if not job_id.isdecimal():
         raise ClusterUnfitError(
             f"sbatch refused the job: {_said(answer)}", f"The script is in {path}."
         )
-    job_id, _, cluster = answer.stdout.strip().partition(";")
-    return Submission(job_id, cluster, path)
+    return Submission(job_id, cluster, answer.stderr, answer.returncode)
 
 
 def test_only(script: Script) -> tuple[bool, str]:
     """Return (whether Slurm would take the job, what it says: nodes and start time, or why not)."""
     answer = _sbatch(
         ["--test-only"],
-        {**os.environ, **script.environment},
+        _environment(script),
         os.fsencode(script.text),
         _TEST_ONLY_LIMIT_S,
     )
@@ -99,6 +106,18 @@ def test_only(script: Script) -> tuple[bool, str]:
 def have_sbatch() -> bool:
     """Say whether this machine has Slurm's commands."""
     return shutil.which("sbatch") is not None
+
+
+def _environment(script: Script) -> dict[str, str]:
+    """Return what sbatch inherits: the secrets, and no SBATCH_ variable that would overrule us.
+
+    To sbatch its variables come before the directives of a script.
+    """
+    twins = {"SBATCH_EXPORT"}
+    for name in script.summary:
+        twins.add("SBATCH_" + _TWINS.get(name, name.upper().replace("-", "_")))
+    kept = {name: value for name, value in os.environ.items() if name not in twins}
+    return {**kept, **script.environment}
 
 
 def _said(answer: subprocess.CompletedProcess[str]) -> str:

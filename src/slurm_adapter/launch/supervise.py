@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from slurm_adapter.launch.events import Ended
@@ -44,15 +43,6 @@ class Fleet(Protocol):
         """Let go of pipes and descriptors; return the output that was still in them."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How a job ended."""
-
-    status: int
-    """The exit status for the command line (design: the first failing rank's own)."""
-    first_failure: Ended | None
-
-
 class Supervisor:
     """Watches a fleet until every process of it is gone."""
 
@@ -72,8 +62,11 @@ class Supervisor:
         self._lost_status = 0
         self._kill_at: float | None = None
 
-    def run(self) -> Outcome:
-        """Return when nothing remains; Ctrl-C once ends the ranks, twice kills them."""
+    def run(self) -> int:
+        """Return the exit status when nothing remains: the first failing rank's own.
+
+        Ctrl-C once ends the ranks, twice kills them.
+        """
         before = {number: signal.signal(number, self._on_signal) for number in STOP_SIGNALS}
         try:
             while self._fleet.running():
@@ -87,7 +80,7 @@ class Supervisor:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-        return Outcome(self._status(), self._first_failure)
+        return self._status()
 
     def _on_signal(self, number: int, _: object) -> None:
         # No more than this: a handler may interrupt a write to the very stream it would write to.

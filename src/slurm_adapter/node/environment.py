@@ -42,8 +42,13 @@ def _shell(rank: RankPlan, inherited: Mapping[str, str]) -> str:
 
 
 def _dotenv(value: str) -> str:
-    """Quote for .env readers: double quotes, in which they undo backslash, quote, $ and newline."""
-    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("$", "\\$"), ("\n", "\\n")):
+    """Quote for .env readers: in double quotes they undo backslash, quote and newline.
+
+    `$` stands in single quotes, where they leave it alone.
+    """
+    if "$" in value:
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n")):
         value = value.replace(plain, escaped)
     return f'"{value}"'
 

@@ -11,13 +11,17 @@ import re
 import signal
 import sys
 
-from slurm_adapter.errors import BadValueError
+from slurm_adapter.errors import NODE_LOST, BadValueError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+START = "slurm-adapter: starting"
+"""How a generated script begins a run in its log."""
+
 _MESSAGE = re.compile(r"srun: error: (?P<node>\S+): tasks? (?P<tasks>[0-9,\-]+): (?P<how>.+)")
+_NODE_LOST = re.compile(r"srun: error: Node failure on (?P<node>\S+)")
 _EXITED = re.compile(r"Exited with exit code ([0-9]+)")
 _OUT_OF_MEMORY = "Out Of Memory"
 _MOST_STATUS = 255
@@ -31,36 +35,37 @@ def main(words: Sequence[str]) -> int:
         )
     status = int(words[0])
     try:
-        with open(words[1], encoding="utf-8", errors="replace") as log:  # noqa: PTH123
+        # Lines end at \n alone: after a carriage return a rank could write anything unlabelled.
+        with open(words[1], encoding="utf-8", errors="replace", newline="\n") as log:  # noqa: PTH123
             found = first_failure(log)
     except OSError:
         return status
     if found is None:
         return status
-    tasks, node, how, first_status = found
-    plural = "s" if "," in tasks or "-" in tasks else ""
-    print(  # noqa: T201
-        f"slurm-adapter: rank{plural} {tasks} on {node} failed first: {how}", file=sys.stderr
-    )
-    return first_status
+    said, first_status = found
+    print(f"slurm-adapter: {said}", file=sys.stderr)  # noqa: T201
+    return first_status or status
 
 
-def first_failure(lines: Iterable[str]) -> tuple[str, str, str, int] | None:
-    """Return (ranks, node, srun's words, exit status) of the first failure in the last run.
+def first_failure(lines: Iterable[str]) -> tuple[str, int] | None:
+    """Return (what to say, exit status) of the first failure in the last run of a log.
 
-    A requeued job may append to its log: a message of ours ends a run, so what stands before it
-    belongs to an earlier one.
+    A requeued job may append to its log: the script's first line marks where a run starts. A
+    lost node comes before what its loss did to ranks elsewhere.
     """
-    found: tuple[str, str, str, int] | None = None
+    found: tuple[str, int] | None = None
     for line in lines:
-        if line.startswith("slurm-adapter: rank"):
+        if line.startswith(START):
             found = None
-            continue
-        match = _MESSAGE.match(line)
-        if match is not None and found is None:
-            status = _status(match["how"].strip())
+        elif lost := _NODE_LOST.match(line):
+            found = f"node {lost['node']} was lost", NODE_LOST
+        elif found is None and (match := _MESSAGE.match(line)):
+            how = match["how"].strip()
+            status = _status(how)
             if status is not None:
-                found = match["tasks"], match["node"], match["how"].strip(), status
+                plural = "s" if "," in match["tasks"] or "-" in match["tasks"] else ""
+                ranks = f"rank{plural} {match['tasks']} on {match['node']}"
+                found = f"{ranks} failed first: {how}", status
     return found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
+from slurm_adapter.contracts import get_contract
 from slurm_adapter.errors import AdapterError, BadValueError, NotAStepError
 from slurm_adapter.node.options import HelpFormatter, Parser, add_job_options, job_from
 from slurm_adapter.node.program import working_directory
@@ -18,6 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+
+    from slurm_adapter.job import Job
 
 ACTIONS = {
     "exec": "Inside a Slurm step: set up this rank, then become its command.",
@@ -31,11 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         return _run(words)
+    except KeyboardInterrupt:
+        return 130
     except AdapterError as error:
         from slurm_adapter.output import complain  # noqa: PLC0415
 
-        if isinstance(error, NotAStepError):
-            error = NotAStepError(error.found, _srun_line(error, words))
         return complain(error)
 
 
@@ -55,15 +58,19 @@ def _run(words: list[str]) -> int:
     if strays:
         raise BadValueError(
             f"{strays[0]!r} is no option of slurm-adapter {action}",
-            f"A command, or a script's own arguments, stand after --: slurm-adapter"
-            f" {action} -- {shell_words(strays)}",
+            "A command, or a script's own arguments, stand after --: slurm-adapter"
+            f" {shell_words([action, *_sorted_out(options, ours, strays), *command])}",
         )
     if action == "env" and not command and options.boot is None and options.command is None:
         command = ["true"]  # the variables do not depend on what would be run
     job = job_from(options, command, working_directory())
     from slurm_adapter.node import step  # noqa: PLC0415 - not needed where the options are wrong
 
-    plan, rank = step.plan_rank(job, os.environ)
+    try:
+        plan, rank = step.plan_rank(job, os.environ)
+    except NotAStepError as error:
+        remedy = _srun_line(error.remedy, job, words)
+        raise NotAStepError(error.found, remedy) from error
     for warning in plan.warnings if rank.rank == 0 else ():
         print(f"slurm-adapter: warning: {warning}", file=sys.stderr)  # noqa: T201
     if action == "exec":
@@ -73,6 +80,16 @@ def _run(words: list[str]) -> int:
 
     write_stdout(render(options.format, rank, os.environ))
     return 0
+
+
+def _sorted_out(options: argparse.Namespace, ours: list[str], strays: list[str]) -> list[str]:
+    """Return what was probably meant: our options, the boot file, `--`, the script's arguments."""
+    kept = [word for word in ours if word not in strays]
+    programless = options.boot is None and options.command is None
+    if programless and strays[0].endswith(".py"):
+        boot, *strays = strays
+        kept += ["--boot", boot]
+    return [*kept, "--", *strays] if strays else kept
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
@@ -98,9 +115,11 @@ def _parser(action: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _srun_line(error: NotAStepError, words: list[str]) -> str:
+def _srun_line(remedy: str, job: Job, words: list[str]) -> str:
     """Return the very command that was typed, with srun before it (SL-07)."""
-    srun = error.remedy.partition(" slurm-adapter")[0]
+    srun = remedy.partition(" slurm-adapter")[0]
+    if get_contract(job.contract).per_gpu:  # as many tasks as the job asked for
+        srun = "srun --kill-on-bad-exit=1"
     return f"Start it with srun: {srun} slurm-adapter {shell_words(map(_masked, words))}"
 
 

@@ -8,6 +8,8 @@ import os
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job import CONTRACTS, DELIVERIES, Argv, Boot, Channel, Command, Job, Program
 from slurm_adapter.node.program import locate_boot, locate_code
+from slurm_adapter.paths import absolute, given
+from slurm_adapter.record import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,25 +79,34 @@ def job_from(options: argparse.Namespace, words: Sequence[str], base: str) -> Jo
             "nothing to run was given",
             "slurm-adapter exec --boot train.py -- --epochs 5   or   slurm-adapter exec -- COMMAND",
         )
-    name = options.name or stem
     env, keep = parse_environment(options.env)
-    folder = options.job_folder or os.path.join("slurm-adapter", name)  # noqa: PTH118
-    return Job(
+    job = Job(
         program=program,
         code=code or base,
-        folder=os.path.abspath(os.path.join(base, folder)),  # noqa: PTH100, PTH118
-        name=name,
+        folder=base,
+        name=options.name or stem,
         args=args,
         gpus_per_node=options.gpus_per_node,
         contract=options.contract,
         env=env,
         keep=keep,
-        inputs=parse_channels(options.input, "--input"),
-        outputs=parse_channels(options.output, "--output"),
+        inputs=parse_channels(options.input, "--input", base),
+        outputs=parse_channels(options.output, "--output", base),
         channels_as=options.channels,
-        python=options.python,
+        python=interpreter(options.python, base),
         port=options.port,
     )
+    return replace(job, folder=job_folder(job, options.job_folder, base))
+
+
+def job_folder(job: Job, folder: str | None, base: str) -> str:
+    """Return a job's folder: the one given, else `slurm-adapter/NAME` in `base`."""
+    return absolute(folder or f"slurm-adapter/{job.file_stem}", base)
+
+
+def interpreter(program: str, base: str) -> str:
+    """Return the interpreter: a path made absolute, or a name for the rank's PATH."""
+    return absolute(program, base) if "/" in program else program
 
 
 def parse_environment(texts: Iterable[str]) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -111,8 +122,8 @@ def parse_environment(texts: Iterable[str]) -> tuple[dict[str, str], tuple[str, 
     return values, tuple(keep)
 
 
-def parse_channels(texts: Iterable[str], option: str) -> tuple[Channel, ...]:
-    """Return channels from `NAME=PATH` texts."""
+def parse_channels(texts: Iterable[str], option: str, base: str) -> tuple[Channel, ...]:
+    """Return channels from `NAME=PATH` texts, the paths made absolute from `base`."""
     channels = []
     for text in texts:
         name, equals, path = text.partition("=")
@@ -121,5 +132,5 @@ def parse_channels(texts: Iterable[str], option: str) -> tuple[Channel, ...]:
                 f"{option} {text!r} names no path",
                 f"Write {option} NAME=PATH, as in {option} data_url=/datasets/cifar10.",
             )
-        channels.append(Channel(name, path))
+        channels.append(Channel(name, given(path, base)))
     return tuple(channels)

@@ -5,6 +5,13 @@ from __future__ import annotations
 import os
 
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
+from slurm_adapter.paths import absolute
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LONG_PATH = 200
 
 
 def working_directory() -> str:
@@ -49,9 +56,37 @@ def _make_one(folder: str) -> None:
             raise
 
 
+def find_program(name: str, environment: Mapping[str, str], folder: str) -> str:
+    """Return the path of a program as the rank's own PATH names it, or as given from `folder`."""
+    where = os.path.join(folder, name) if "/" in name else name  # noqa: PTH118
+    path = environment.get("PATH", os.defpath)
+    found = next((file for file in _candidates(where, path) if _is_program(file)), None)
+    if found is None:
+        raise ClusterUnfitError(
+            f"{name} is not a program on this node"
+            + (f" (PATH={path})" if "/" not in name and len(path) < _LONG_PATH else ""),
+            "Activate the environment that has it before submitting, or name the interpreter"
+            " with --python /path/to/python."
+            if name.startswith("python")
+            else "Give its full path.",
+        )
+    return found
+
+
+def _candidates(name: str, path: str) -> list[str]:
+    # As shutil.which does it, whose import alone would cost a rank 4 ms.
+    if "/" in name:
+        return [name]
+    return [os.path.join(folder or ".", name) for folder in path.split(":")]  # noqa: PTH118
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113
+
+
 def locate_code(code: str, base: str) -> str:
     """Return the absolute path of a code directory given relative to `base`; it must be there."""
-    path = _absolute(code, base)
+    path = absolute(code, base)
     if os.path.isdir(path):  # noqa: PTH112
         return path
     if os.path.exists(path):  # noqa: PTH110
@@ -75,7 +110,7 @@ def locate_boot(boot: str, code: str | None, base: str) -> tuple[str, str]:
     """
     folders = [base] if code is None else [code, base]
     for folder in folders:
-        path = _absolute(boot, folder)
+        path = absolute(boot, folder)
         if os.path.isfile(path):  # noqa: PTH113
             return path, _code_of(path, code)
         if os.path.isdir(path):  # noqa: PTH112
@@ -87,11 +122,6 @@ def locate_boot(boot: str, code: str | None, base: str) -> tuple[str, str]:
         f"there is no boot file {boot!r} in {places}",
         "Check the name, or give the directory that holds it with --code DIR.",
     )
-
-
-def _absolute(path: str, base: str) -> str:
-    # Links are kept: on the nodes a shared file system may be mounted by that very name.
-    return os.path.abspath(os.path.join(base, os.path.expanduser(path)))  # noqa: PTH100, PTH111, PTH118
 
 
 def _code_of(boot: str, code: str | None) -> str:

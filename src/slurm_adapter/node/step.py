@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 
 from slurm_adapter.cluster.cluster import Cluster, Node, Run
-from slurm_adapter.cluster.counts import visible_devices
+from slurm_adapter.cluster.counts import gpu_count, visible_devices
+from slurm_adapter.cluster.shells import srun_line
 from slurm_adapter.cluster.slurm import Step, read_step
-from slurm_adapter.contracts.modelarts import ModelArtsContract
+from slurm_adapter.contracts import get_contract
 from slurm_adapter.errors import BadValueError, ClusterUnfitError, NotAStepError
-from slurm_adapter.job import read_port
 from slurm_adapter.node import facts
-from slurm_adapter.node.program import make_folder
+from slurm_adapter.node.program import find_program, make_folder
 from slurm_adapter.plan import Plan, RankPlan, make_plan
 from slurm_adapter.record import replace
-from slurm_adapter.setting import Setting
+from slurm_adapter.setting import unbuffered
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 
 # The namespace for object identifiers of RFC 9562.
 _UUID_SPACE = bytes.fromhex("6ba7b8129dad11d180b400c04fd430c8")
-_FIRST_PORT, _PORTS = 10_000, 22_768
-# Steps of a job stand this far apart, so that neighbours among jobs and among steps never meet.
-_STEP_STRIDE = 7_919
-_LONG_PATH = 200
 
 
 def plan_rank(job: Job, environment: Mapping[str, str]) -> tuple[Plan, RankPlan]:
@@ -58,8 +54,7 @@ def become(plan: Plan, rank: RankPlan, environment: Mapping[str, str]) -> NoRetu
     """
     if rank.rank == 0:
         _check_rendezvous(plan, rank)
-    if plan.job.contract == ModelArtsContract.name or rank.cwd.value == plan.job.folder:
-        make_folder(plan.job.log_folder)
+    make_folder(plan.job.log_folder)
     inherited = rank.environment(_without_coerced_locale(environment))
     command = rank.words
     command[0] = find_program(command[0], inherited, rank.cwd.value)
@@ -87,42 +82,6 @@ def _without_coerced_locale(environment: Mapping[str, str]) -> Mapping[str, str]
     ):
         return environment
     return {name: value for name, value in environment.items() if name != "LC_CTYPE"}
-
-
-def find_program(name: str, environment: Mapping[str, str], folder: str) -> str:
-    """Return the path of a program as the rank's own PATH names it, or as given from `folder`."""
-    where = os.path.join(folder, name) if "/" in name else name  # noqa: PTH118
-    path = environment.get("PATH", os.defpath)
-    found = next((file for file in _candidates(where, path) if _is_program(file)), None)
-    if found is None:
-        raise ClusterUnfitError(
-            f"{name} is not a program on this node"
-            + (f" (PATH={path})" if "/" not in name and len(path) < _LONG_PATH else ""),
-            "Activate the environment that has it before submitting, or name the interpreter"
-            " with --python /path/to/python."
-            if name.startswith("python")
-            else "Give its full path.",
-        )
-    return found
-
-
-def _candidates(name: str, path: str) -> list[str]:
-    # As shutil.which does it, whose import alone would cost a rank 4 ms.
-    if "/" in name:
-        return [name]
-    return [os.path.join(folder or ".", name) for folder in path.split(":")]  # noqa: PTH118
-
-
-def _is_program(path: str) -> bool:
-    return os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113
-
-
-def derive_port(job_id: str, step_id: str) -> int:
-    """Return a port from 10000 to 32767, below every usual ephemeral range (MA-02).
-
-    The same for all ranks without talking; it depends on job and step, not on the array (MA-01).
-    """
-    return _FIRST_PORT + (int(job_id) + int(step_id) * _STEP_STRIDE) % _PORTS
 
 
 def derive_uuid(step: Step) -> str:
@@ -155,7 +114,7 @@ def _check_daemon(step: Step, environment: Mapping[str, str]) -> None:
         raise NotAStepError(
             f"this runs under {'.'.join(found)} of Slurm, not under {step.label}, whose variables"
             " are left over",
-            "srun --ntasks-per-node=1 slurm-adapter exec --boot train.py",
+            srun_line(len(step.nodes)),
         )
 
 
@@ -168,6 +127,9 @@ def _cluster(step: Step, job: Job, environment: Mapping[str, str]) -> Cluster:
     nodes[step.node_index] = Node(
         step.nodes[step.node_index],
         address=_own_address(step),
+        address_reason="this node's address toward the other nodes"
+        if len(step.nodes) > 1
+        else "what this node's own name resolves to",
         gpus=gpus,
         gpus_reason=reason,
         tasks=step.local_size,
@@ -191,8 +153,9 @@ def _gpus(step: Step, job: Job, environment: Mapping[str, str]) -> tuple[int, st
     visible = visible_devices(environment)
     if visible is not None and (step.gpus_on_node is None or step.local_size == 1):
         return visible[1], f"counted in {visible[0]}"
-    if step.gpus_on_node is not None:
-        return step.gpus_on_node, "Slurm's count for this node"
+    counted = gpu_count(environment)
+    if counted is not None:
+        return counted[0], f"from {counted[1]}"
     found = facts.count_accelerators()
     if found:
         return found, "device files on this node: Slurm does not say"
@@ -200,24 +163,17 @@ def _gpus(step: Step, job: Job, environment: Mapping[str, str]) -> tuple[int, st
 
 
 def _run(step: Step, job: Job, environment: Mapping[str, str]) -> Run:
-    wanted = job.env.get("MASTER_PORT") or environment.get("MASTER_PORT")
-    if job.port is not None:
-        port, reason = job.port, "given by you"
-    elif wanted:
-        port, reason = read_port(wanted, "MASTER_PORT"), "MASTER_PORT in your environment"
-    else:
-        port = derive_port(step.job_id, step.step_id)
-        reason = f"10000 to 32767, from job {step.job_id} and step {step.step_id}"
-    uuid = derive_uuid(step) if job.contract == ModelArtsContract.name else None
-    unbuffered = Setting("PYTHONUNBUFFERED", "1", "lines reach the log as they are printed")
-    settings = () if "PYTHONUNBUFFERED" in environment else (unbuffered,)
-    return Run(uuid, port, reason, step.job_id, settings=settings)
+    reason = f"10000 to 32767, from job {step.job_id} and step {step.step_id}"
+    derived = step.port, reason
+    port, reason = job.wanted_port(environment) or derived
+    settings = unbuffered(environment)
+    return Run(derive_uuid(step), port, reason, settings=settings)
 
 
 def _user_master(job: Job, environment: Mapping[str, str]) -> Job:
     """Keep a MASTER_ADDR that the user exported, where the contract knows that name (MA-08)."""
     wanted = environment.get("MASTER_ADDR")
-    welcome = job.contract == "env" or "MASTER_ADDR" in job.keep
+    welcome = get_contract(job.contract).tells_master or "MASTER_ADDR" in job.keep
     if wanted and welcome and "MASTER_ADDR" not in job.env:
         return replace(job, env={**job.env, "MASTER_ADDR": wanted})
     return job

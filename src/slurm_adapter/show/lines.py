@@ -41,6 +41,8 @@ class LinePrinter:
             raise
 
 
-def has_colour(stream: IO[Any]) -> bool:
+def has_colour(stream: IO[Any] | None) -> bool:
     """Say whether colour may be written: at a terminal, unless NO_COLOR or TERM=dumb says no."""
+    if stream is None:  # closed before we started
+        return False
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -42,7 +42,7 @@ def _lines(dry_run: DryRun, inherited: Mapping[str, str]) -> Iterator[str]:
     if dry_run.script is not None:
         yield ""
         yield "script:"
-        yield from (f"  {line}".rstrip() for line in dry_run.script.text.splitlines())
+        yield from (f"  {line}".rstrip() for line in dry_run.script.text.rstrip("\n").split("\n"))
     if dry_run.slurm is not None:
         yield ""
         yield f"sbatch --test-only says: {dry_run.slurm.says}"

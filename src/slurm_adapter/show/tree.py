@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from io import StringIO
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
@@ -35,12 +36,12 @@ _PIPE_WIDTH = 160
 
 def drawn(dry_run: DryRun, *, colour: bool) -> str:
     """Return the whole dry run as text for a terminal as wide as this one."""
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
-    console = Console(highlight=False, force_terminal=colour, width=width)
-    parts = _Drawing(dry_run, wide=console.width >= _WIDE).parts()
-    with console.capture() as captured:
-        console.print(Group(*parts))
-    return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+    at_terminal = sys.stdout is not None and sys.stdout.isatty()
+    width = None if at_terminal or "COLUMNS" in os.environ else _PIPE_WIDTH
+    canvas = StringIO()
+    console = Console(file=canvas, highlight=False, force_terminal=colour, width=width)
+    console.print(Group(*_Drawing(dry_run, wide=console.width >= _WIDE).parts()))
+    return "".join(f"{line.rstrip()}\n" for line in canvas.getvalue().splitlines())
 
 
 class _Drawing:

@@ -1,0 +1,18 @@
+"""Paths that a user gives, made absolute.
+
+Links are kept: on the nodes a shared file system may be mounted by that very name.
+"""
+
+from __future__ import annotations
+
+import os.path
+
+
+def absolute(path: str, base: str) -> str:
+    """Return a path made absolute from `base`, `~` put in."""
+    return os.path.abspath(os.path.join(base, os.path.expanduser(path)))  # noqa: PTH100, PTH111, PTH118
+
+
+def given(path: str, base: str) -> str:
+    """Return a path for a script: an absolute one is left as it is, last slash included."""
+    return path if path.startswith("/") else absolute(path, base)

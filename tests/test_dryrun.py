@@ -94,8 +94,9 @@ class TestPlain:
             ["sh", "-c", command], env=environment(**outer), capture_output=True, check=True
         )
         argv, variables, cwd = json.loads(done.stdout)
-        assert argv == [word["value"] for word in rank["argv"]][2:]
-        assert cwd == rank["cwd"]["value"]
+        shown = rank.get("argv") or planned["nodes"][0]["ranks"][0]["argv"]
+        assert argv == [word["value"] for word in shown][2:]
+        assert cwd == planned["cwd"]["value"]
         settings = [*planned["environment"], *rank["environment"]]
         expected = {item["name"]: item["value"] for item in settings}
         for name in expected.keys() - OWN_NAMES:
@@ -126,8 +127,11 @@ class TestJson:
 
     def test_gives_a_reason_for_every_value(self, folder: Path) -> None:
         document = self.document(folder, "sbatch", "--sbatch", "time=90", "--env", "A=1")
-        (rank,) = document["plan"]["nodes"][0]["ranks"]
-        items = [*document["plan"]["environment"], rank["cwd"], *document["plan"]["removed"]]
+        items = [
+            *document["plan"]["environment"],
+            document["plan"]["cwd"],
+            *document["plan"]["removed"],
+        ]
         assert all(item["reason"] for item in [*items, *document["directives"]])
         assert {"name": "time", "value": "01:30:00", "reason": "given by you"} in document[
             "directives"

@@ -75,12 +75,11 @@ class RankPlan:
 
     def to_json(self, first: RankPlan) -> dict[str, Any]:
         """Return as JSON data what this rank has other than the first, secrets masked."""
+        document: dict[str, Any] = {"rank": self.rank, "local_rank": self.local_rank}
+        if self.rank == first.rank or self.words != first.words:
+            document["argv"] = [as_dict(word) for word in self.argv]
         return {
-            "rank": self.rank,
-            "node_index": self.node_index,
-            "local_rank": self.local_rank,
-            "argv": [as_dict(word) for word in self.argv],
-            "cwd": as_dict(self.cwd),
+            **document,
             "environment": [_to_json(setting) for setting in self.differing(first)],
         }
 
@@ -153,7 +152,8 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON data, secrets masked; `schema` tells its form.
 
-        `environment` is the first rank's; each rank lists only what it has other than that.
+        `environment` is the first rank's, as is its `argv`; each other rank lists only what it
+        has other than that.
         """
         first = self.first_rank
         return {
@@ -164,6 +164,7 @@ class Plan:
             "known": self.cluster.known,
             "world_size": self.world_size,
             "warnings": list(self.warnings),
+            "cwd": as_dict(first.cwd),
             "environment": [_to_json(setting) for setting in first.settings],
             "removed": [as_dict(removal) for removal in self.contract.removals],
             "nodes": [

@@ -16,7 +16,7 @@ from slurm_adapter.cluster.counts import VISIBLE_DEVICES, device_list
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.launch.events import Ended, LineSplitter, Output
 from slurm_adapter.node import facts, process
-from slurm_adapter.node.program import find_program
+from slurm_adapter.node.program import cannot_run, find_program
 from slurm_adapter.plan import Plan, RankPlan, make_plan
 from slurm_adapter.setting import Setting, unbuffered
 
@@ -266,7 +266,4 @@ class _Start:
                 preexec_fn=process.dying_with_parent(),  # noqa: PLW1509 - this process has one thread
             )
         except OSError as error:
-            raise ClusterUnfitError(
-                f"{self._words[0]} cannot be run: {error.strerror}",
-                "Check the file, its first line and its permissions.",
-            ) from error
+            raise cannot_run(self._words[0], error) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
@@ -82,6 +83,16 @@ def _candidates(name: str, path: str) -> list[str]:
 
 def _is_program(path: str) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113
+
+
+def cannot_run(program: str, error: OSError) -> ClusterUnfitError:
+    """Return why a program could not be started, with what to do about it."""
+    found = f"{os.uname().nodename} cannot run {program}: {error.strerror}"
+    if error.errno == errno.E2BIG:
+        remedy = "Arguments and variables together are too long: put some into a file."
+    else:
+        remedy = "Check the file, its first line and its permissions there."
+    return ClusterUnfitError(found, remedy)
 
 
 def locate_code(code: str, base: str) -> str:

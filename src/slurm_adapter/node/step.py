@@ -11,7 +11,7 @@ from slurm_adapter.cluster.slurm import Step, read_step
 from slurm_adapter.contracts import get_contract
 from slurm_adapter.errors import BadValueError, ClusterUnfitError, NotAStepError
 from slurm_adapter.node import facts
-from slurm_adapter.node.program import find_program, make_folder
+from slurm_adapter.node.program import cannot_run, find_program, make_folder
 from slurm_adapter.plan import Plan, RankPlan, make_plan
 from slurm_adapter.record import replace
 from slurm_adapter.setting import unbuffered
@@ -69,10 +69,7 @@ def become(plan: Plan, rank: RankPlan, environment: Mapping[str, str]) -> NoRetu
     try:
         os.execve(command[0], command, inherited)  # noqa: S606
     except OSError as error:
-        raise ClusterUnfitError(
-            f"{rank.node.name} cannot run {command[0]}: {error.strerror}",
-            "Check the file, its first line and its permissions on that node.",
-        ) from error
+        raise cannot_run(command[0], error) from error
 
 
 def _without_coerced_locale(environment: Mapping[str, str]) -> Mapping[str, str]:

@@ -205,4 +205,4 @@ class TestNothingStays:
         (tmp_path / "train.py").touch()
         done = adapter("local", "-N", "2", "--python", str(script), "train.py", cwd=tmp_path)
         assert (done.status, done.out) == (3, "")
-        assert f"{script} cannot be run" in done.err
+        assert f"cannot run {script}: No such file or directory" in done.err

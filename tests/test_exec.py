@@ -114,3 +114,11 @@ def test_works_without_the_heads_command_line(tmp_path: Path) -> None:
     node = [sys.executable, "-m", "slurm_adapter.node", "exec", "--", "printenv", "VC_TASK_INDEX"]
     done = run_in(tmp_path, node, ALONE)
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+
+
+@pytest.mark.parametrize(("contract", "made"), [("modelarts", ["slurm-adapter"]), ("env", [])])
+def test_makes_the_jobs_folder_only_where_a_rank_is_told_of_it(
+    run: Exec, tmp_path: Path, contract: str, made: list[str]
+) -> None:
+    assert run("--contract", contract, "--", "true").returncode == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == made

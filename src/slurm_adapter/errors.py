@@ -51,11 +51,12 @@ class ClusterUnfitError(AdapterError):
     exit_status = CLUSTER_UNFIT
 
 
-def _printable(line: str) -> str:
-    return line if line.isprintable() else ascii(line)[1:-1]
+def printable(text: str) -> str:
+    """Return a text as one line for people: control characters escaped."""
+    return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def report(error: AdapterError) -> str:
     """Return the lines for stderr: what was found, then what to do."""
-    lines = [_printable(line) for line in str(error).splitlines()]
+    lines = [printable(line) for line in str(error).splitlines()]
     return "\n".join([f"slurm-adapter: {lines[0]}", *(f"  {line}" for line in lines[1:])])

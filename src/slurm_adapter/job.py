@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from types import MappingProxyType
 
-from slurm_adapter.errors import BadValueError
+from slurm_adapter.errors import BadValueError, printable
 from slurm_adapter.quoting import check_one_line, check_variable_name
 from slurm_adapter.record import record, replace
-from slurm_adapter.setting import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -153,8 +152,8 @@ class Job:
 
     @property
     def file_stem(self) -> str:
-        r"""The name as a file name: `/` would lead elsewhere, `%` and `\` are sbatch's own."""
-        return self.name.translate(str.maketrans("/%\\", "___"))
+        """The name as a file name."""
+        return file_stem(self.name)
 
     def wanted_port(self, environment: Mapping[str, str]) -> tuple[int, str] | None:
         """Return (port, who says so) where the user chose one: by option, else by MASTER_PORT."""
@@ -177,6 +176,11 @@ class Job:
     def with_nodes(self, nodes: int, gpus_per_node: int | None) -> Job:
         """Return this job sized as the step it finds itself in."""
         return replace(self, nodes=nodes, gpus_per_node=gpus_per_node)
+
+
+def file_stem(name: str) -> str:
+    r"""Return a job's name as a file name: `/` leads elsewhere, `%` and `\` are sbatch's own."""
+    return name.translate(str.maketrans("/%\\", "___"))
 
 
 def read_port(text: str, source: str) -> int:

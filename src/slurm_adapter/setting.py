@@ -54,11 +54,6 @@ def unbuffered(environment: Mapping[str, str]) -> tuple[Setting, ...]:
     return () if setting.name in environment else (setting,)
 
 
-def printable(text: str) -> str:
-    """Return a text as one line for people: control characters escaped."""
-    return text if text.isprintable() else ascii(text)[1:-1]
-
-
 def is_secret(name: str) -> bool:
     """Say whether a variable of this name is masked wherever it is printed."""
     upper = name.upper()

@@ -8,7 +8,6 @@ from typing import Any
 from slurm_adapter.cli.report import boot_warnings, check_format, print_dry_run, say, warn
 from slurm_adapter.cli.request import job_from_layers, settings_of
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.job import Boot
 from slurm_adapter.launch.events import Ended
 from slurm_adapter.launch.local import LocalFleet, plan_local
 from slurm_adapter.launch.supervise import Supervisor
@@ -29,8 +28,7 @@ def run_local(common: dict[str, Any], *, grace_s: float) -> int:
         )
     job = job_from_layers(settings_of(common), common["job"])
     plan = plan_local(job, os.environ)
-    boot = job.program.path if isinstance(job.program, Boot) else None
-    warnings = (*plan.warnings, *(boot_warnings(boot) if boot else ()))
+    warnings = (*plan.warnings, *boot_warnings(job))
     if common["dry_run"]:
         print_dry_run(DryRun(plan, (f"{job.log_folder}/",), warnings=warnings), common["format"])
         return 0

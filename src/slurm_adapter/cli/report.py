@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from slurm_adapter.cli.options import FORMATS
 from slurm_adapter.errors import BadValueError
+from slurm_adapter.job import Boot
 from slurm_adapter.output import write_stdout
 from slurm_adapter.show.lines import has_colour
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from slurm_adapter.job import Job
     from slurm_adapter.show.dryrun import DryRun
 
 _SIGNS = {
@@ -58,10 +60,13 @@ def print_dry_run(dry_run: DryRun, form: str) -> None:
         write_stdout(drawn(dry_run, colour=has_colour(sys.stdout)))
 
 
-def boot_warnings(boot: str) -> list[str]:
-    """Notice what a boot file counts on that is not there."""
+def boot_warnings(job: Job) -> list[str]:
+    """Notice what a job's boot file counts on that is not there."""
+    if not isinstance(job.program, Boot):
+        return []
+    boot = Path(job.program.path)
     try:
-        text = Path(boot).read_bytes()
+        text = boot.read_bytes()
     except OSError:
         return []
     return [f"{boot} {warning}" for sign, warning in _SIGNS.items() if sign in text]

@@ -19,7 +19,6 @@ from slurm_adapter.jobfile import (
 from slurm_adapter.node.options import interpreter, job_folder, parse_channels, parse_environment
 from slurm_adapter.node.program import locate_boot, locate_code, working_directory
 from slurm_adapter.paths import given
-from slurm_adapter.record import replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,10 +97,10 @@ def job_from_settings(settings: Settings, base: str) -> Job:
         "gpus_per_node": _gpus(settings, flavor),
         **(_of_flavor(flavor) if flavor is not None else {}),
     }
-    job = Job(
+    return Job(
         program=program,
         code=code,
-        folder=base,
+        folder=job_folder(name, settings.job_folder, base),
         name=name,
         args=tuple(settings.args or ()),
         nodes=nodes,
@@ -114,7 +113,6 @@ def job_from_settings(settings: Settings, base: str) -> Job:
         slurm={name: value or None for name, value in settings.slurm.items()},
         **{name: value for name, value in optional.items() if value is not None},
     )
-    return replace(job, folder=job_folder(job, settings.job_folder, base))
 
 
 def _program(settings: Settings, base: str) -> tuple[Program, str, str]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slurm_adapter.cli.report import boot_warnings, check_format, print_dry_run, say, warn
 from slurm_adapter.cli.request import job_from_layers, settings_of
 from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.hostlist import expand_hostlist
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.job import Boot, Job
 from slurm_adapter.launch import slurm
 from slurm_adapter.launch.sbatch import HEADER, Script, make_script, tasks_per_node
 from slurm_adapter.node.program import working_directory
@@ -21,6 +20,9 @@ from slurm_adapter.plan import Plan, make_plan
 from slurm_adapter.quoting import shell_words
 from slurm_adapter.setting import unbuffered
 from slurm_adapter.show.dryrun import DryRun, SlurmAnswer
+
+if TYPE_CHECKING:
+    from slurm_adapter.job import Job
 
 _HEAD_BYTES = 200
 
@@ -40,8 +42,7 @@ def run_sbatch(
         job.check_kept(os.environ)
     made = make_script(job, adapter_words(), working_directory(), slurm.site_options())
     plan = make_plan(job, _preview(job, preview_nodes), _preview_run(job))
-    boot = job.program.path if isinstance(job.program, Boot) else None
-    warnings = (*plan.warnings, *made.warnings, *(boot_warnings(boot) if boot else ()))
+    warnings = (*plan.warnings, *made.warnings, *boot_warnings(job))
     path = Path(job.folder) / f"{job.file_stem}.sbatch"
     if common["dry_run"]:
         print_dry_run(_dry_run(plan, made, path, warnings), common["format"])

@@ -47,7 +47,7 @@ class Submission:
 
 def site_options() -> frozenset[str]:
     """Return the long options that this machine's sbatch lists, plug-ins' included."""
-    if shutil.which("sbatch") is None:
+    if not have_sbatch():
         return frozenset()
     shown = _sbatch(["--help"], os.environ)
     return frozenset(_LONG_OPTION.findall(shown.stdout)) if shown.returncode == 0 else frozenset()

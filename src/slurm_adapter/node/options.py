@@ -6,10 +6,19 @@ import argparse
 import os
 
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.job import CONTRACTS, DELIVERIES, Argv, Boot, Channel, Command, Job, Program
+from slurm_adapter.job import (
+    CONTRACTS,
+    DELIVERIES,
+    Argv,
+    Boot,
+    Channel,
+    Command,
+    Job,
+    Program,
+    file_stem,
+)
 from slurm_adapter.node.program import locate_boot, locate_code
 from slurm_adapter.paths import absolute, given
-from slurm_adapter.record import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,11 +89,12 @@ def job_from(options: argparse.Namespace, words: Sequence[str], base: str) -> Jo
             "slurm-adapter exec --boot train.py -- --epochs 5   or   slurm-adapter exec -- COMMAND",
         )
     env, keep = parse_environment(options.env)
-    job = Job(
+    name = options.name or stem
+    return Job(
         program=program,
         code=code or base,
-        folder=base,
-        name=options.name or stem,
+        folder=job_folder(name, options.job_folder, base),
+        name=name,
         args=args,
         gpus_per_node=options.gpus_per_node,
         contract=options.contract,
@@ -96,12 +106,11 @@ def job_from(options: argparse.Namespace, words: Sequence[str], base: str) -> Jo
         python=interpreter(options.python, base),
         port=options.port,
     )
-    return replace(job, folder=job_folder(job, options.job_folder, base))
 
 
-def job_folder(job: Job, folder: str | None, base: str) -> str:
+def job_folder(name: str, folder: str | None, base: str) -> str:
     """Return a job's folder: the one given, else `slurm-adapter/NAME` in `base`."""
-    return absolute(folder or f"slurm-adapter/{job.file_stem}", base)
+    return absolute(folder or f"slurm-adapter/{file_stem(name)}", base)
 
 
 def interpreter(program: str, base: str) -> str:

@@ -54,7 +54,8 @@ def become(plan: Plan, rank: RankPlan, environment: Mapping[str, str]) -> NoRetu
     """
     if rank.rank == 0:
         _check_rendezvous(plan, rank)
-    make_folder(plan.job.log_folder)
+    if _is_told_of_folder(plan.job, rank):
+        make_folder(plan.job.log_folder)
     inherited = rank.environment(_without_coerced_locale(environment))
     command = rank.words
     command[0] = find_program(command[0], inherited, rank.cwd.value)
@@ -70,6 +71,12 @@ def become(plan: Plan, rank: RankPlan, environment: Mapping[str, str]) -> NoRetu
         os.execve(command[0], command, inherited)  # noqa: S606
     except OSError as error:
         raise cannot_run(command[0], error) from error
+
+
+def _is_told_of_folder(job: Job, rank: RankPlan) -> bool:
+    """Say whether a rank starts in the job's folder or learns its log folder; else none is made."""
+    settings = (item.value for item in rank.settings)
+    return rank.cwd.value == job.folder or job.log_folder in settings
 
 
 def _without_coerced_locale(environment: Mapping[str, str]) -> Mapping[str, str]:
@@ -147,10 +154,9 @@ def _gpus(step: Step, job: Job, environment: Mapping[str, str]) -> tuple[int, st
     """Return the GPUs this node's ranks may use, and what said so."""
     if job.gpus_per_node is not None:
         return job.gpus_per_node, "given by --gpus-per-node"
-    visible = visible_devices(environment)
-    if visible is not None and (step.gpus_on_node is None or step.local_size == 1):
+    visible, counted = visible_devices(environment), gpu_count(environment)
+    if visible is not None and (counted is None or step.local_size == 1):
         return visible[1], f"counted in {visible[0]}"
-    counted = gpu_count(environment)
     if counted is not None:
         return counted[0], f"from {counted[1]}"
     found = facts.count_accelerators()

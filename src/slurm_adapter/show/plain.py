@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from slurm_adapter.errors import printable
 from slurm_adapter.quoting import shell_words
-from slurm_adapter.setting import is_secret, printable
+from slurm_adapter.setting import is_secret
 from slurm_adapter.show.dryrun import explained_words, headline, node_line, shown_indices
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from slurm_adapter.errors import printable
 from slurm_adapter.quoting import shell_words
-from slurm_adapter.setting import printable
 from slurm_adapter.show.dryrun import explained_words, headline, node_line, shown_indices
 
 if TYPE_CHECKING:

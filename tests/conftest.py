@@ -60,6 +60,17 @@ class User:
         (path,) = self.outside(".").glob(pattern)
         return path.read_text(errors="surrogateescape")
 
+    def outputs(self, job: str) -> list[str]:
+        """Return what stands in each worker's log file of a job of that name, in order."""
+        return read_worker_logs(self.outside(f"slurm-adapter/{job}/log"))
+
+
+def read_worker_logs(folder: Path) -> list[str]:
+    """Return the text of each worker's log file in a job's log folder, worker 0 first."""
+    paths = {int(path.stem.rpartition("-")[2]): path for path in folder.glob("*-worker-*.log")}
+    assert sorted(paths) == list(range(len(paths)))
+    return [paths[index].read_text(errors="surrogateescape") for index in sorted(paths)]
+
 
 @pytest.fixture
 def user(slurm: SlurmCluster, request: pytest.FixtureRequest) -> User:

@@ -29,6 +29,9 @@ ALONE = {
 }
 """A step of one task, without GPUs."""
 
+JOB_NAME = "ma-job-60cd4f5a-ae84-5815-b355-ccd847374398"
+"""MA_VJ_NAME of that step."""
+
 FIRST_OF_TWO = {**ALONE, "SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_STEP_NUM_TASKS": "2"}
 SECOND_OF_TWO = {**FIRST_OF_TWO, "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}
 

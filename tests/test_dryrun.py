@@ -42,17 +42,22 @@ def dry_run(folder: Path, command: str, form: str, *words: str, **env: str) -> D
 def shown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Give the output of one dry run, which made nothing."""
     folder = tmp_path_factory.mktemp("dry")
-    (folder / "show.py").touch()
+    (folder / "code").mkdir()
+    (folder / "code/show.py").touch()
     options = [f"--env={name}={value}" for name, value in SECRETS.items()]
-    words = [*request.param, "-N", "2", *options, "show.py", "--epochs", "5"]
+    words = [*request.param, "-N", "2", *options, "code/show.py", "--epochs", "5"]
     out = dry_run(folder, *words, COLUMNS="200").out
-    assert list(folder.iterdir()) == [folder / "show.py"]
+    assert sorted(folder.rglob("*")) == [folder / "code", folder / "code/show.py"]
     return out.replace(str(folder), "/here")
 
 
 class TestEveryForm:
     @pytest.mark.parametrize(
-        "text", ["/here/show.py", "--world_size", "--epochs", "VC_TASK_INDEX", "MASTER_ADDR"]
+        "text",
+        [
+            *("/home/ma-user/modelarts/user-job-dir/code/show.py", "/here/code"),
+            *("--world_size", "--epochs", "VC_TASK_INDEX", "MASTER_ADDR"),
+        ],
     )
     def test_shows_commands_and_variables(self, shown: str, text: str) -> None:
         assert text in shown
@@ -84,7 +89,8 @@ class TestPlain:
     def test_gives_commands_that_do_the_same_by_hand(self, folder: Path, contract: str) -> None:
         outer = {"RANK": "7", "TORCHELASTIC_RUN_ID": "x"}
         words = ["-N", "2", "--contract", contract, "--env", "A=it's\n$HOME", "show.py", "a b", ""]
-        planned = dry_run(folder, "local", "json", *words, **outer).json["plan"]
+        # A shell is outside any view: it has the real paths and the nodes' own addresses.
+        planned = dry_run(folder, "local", "json", "--view", "off", *words, **outer).json["plan"]
         rank = planned["nodes"][1]["ranks"][0]
         port = re.findall(r"tcp://127.0.0.10:(\d+)", json.dumps(planned))[0]
         out = dry_run(folder, "local", "plain", "--port", port, *words, **outer).out
@@ -144,25 +150,44 @@ class TestJson:
 
     def test_names_what_would_be_made(self, folder: Path) -> None:
         job = f"{folder}/slurm-adapter/show"
-        assert self.document(folder, "local")["files"] == [f"{job}/log/"]
-        assert self.document(folder, "sbatch")["files"] == [f"{job}/log/", f"{job}/show.sbatch"]
+        code = self.document(folder, "local")["plan"]["cwd"]["value"].rpartition("/")[2]
+        on_nodes = [
+            f"{job}/modelarts/log/",
+            f"{job}/modelarts/user-job-dir/{code}/",
+            f"{job}/cache/worker-<index>/",
+        ]
+        assert self.document(folder, "local")["files"] == [f"{job}/log/", *on_nodes]
+        submitted = [f"{job}/log/", f"{job}/show.sbatch"]
+        assert self.document(folder, "sbatch")["files"] == [*submitted, *on_nodes]
 
 
 class TestNodesThatSlurmHasNotChosen:
-    def test_are_placeholders(self, folder: Path) -> None:
-        plan = dry_run(folder, "sbatch", "json", "-N", "2", "show.py").json["plan"]
+    @pytest.mark.parametrize(
+        ("view", "master"),
+        [("full", "ma-job-<uuid>-worker-0.ma-job-<uuid>"), ("off", "<node 0>")],
+    )
+    def test_are_placeholders(self, folder: Path, view: str, master: str) -> None:
+        words = ["-N", "2", "--view", view, "show.py"]
+        plan = dry_run(folder, "sbatch", "json", *words).json["plan"]
         assert plan["known"] is False
         assert [node["name"] for node in plan["nodes"]] == ["<node 0>", "<node 1>"]
         method = plan["nodes"][1]["ranks"][0]["argv"][3]
-        assert (method["value"], method["known"]) == ("tcp://<node 0>:<port>", False)
+        assert (method["value"], method["known"]) == (f"tcp://{master}:<port>", False)
 
-    def test_may_be_named_for_the_preview(self, folder: Path) -> None:
-        words = ["-N", "2", "--preview-nodes", "gpu[08-09]", "--port", "29400", "show.py"]
+    @pytest.mark.parametrize(
+        ("view", "master", "known"),
+        [("full", "ma-job-<uuid>-worker-0.ma-job-<uuid>", False), ("off", "gpu08", True)],
+    )
+    def test_may_be_named_for_the_preview(
+        self, folder: Path, view: str, master: str, *, known: bool
+    ) -> None:
+        words = ["-N", "2", "--preview-nodes", "gpu[08-09]", "--port", "29400", "--view", view]
+        words += ["show.py"]
         plan = dry_run(folder, "sbatch", "json", *words).json["plan"]
         assert plan["known"] is True
         assert [node["name"] for node in plan["nodes"]] == ["gpu08", "gpu09"]
         method = plan["nodes"][1]["ranks"][0]["argv"][3]
-        assert (method["value"], method["known"]) == ("tcp://gpu08:29400", True)
+        assert (method["value"], method["known"]) == (f"tcp://{master}:29400", known)
 
 
 class TestTenThousandNodes:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import slurm_adapter
-from one_task import ADAPTER, ALONE, Done, run_in
+from one_task import ADAPTER, ALONE, JOB_NAME, Done, run_in
 
 HOSTILE = {
     "MY_QUOTES": 'it\'s "so" `id`',
@@ -166,6 +166,8 @@ def test_the_node_side_runs_from_one_file_on_a_bare_interpreter(tmp_path: Path) 
     bare = [str(Path(sys.executable).resolve()), "-I", "-S", "app.pyz"]
     done = run_in(tmp_path, [*bare, "env", "--format", "json"], ALONE)
     assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["set"]["VC_WORKER_HOSTS"] == "localhost"
-    done = run_in(tmp_path, [*bare, "exec", "--", "printenv", "MA_NUM_HOSTS"], ALONE)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+    told = json.loads(done.stdout)["set"]
+    assert told["VC_WORKER_HOSTS"] == f"{JOB_NAME}-worker-0.{JOB_NAME}"
+    show = ["sh", "-c", "printenv MA_NUM_HOSTS; uname -n"]
+    done = run_in(tmp_path, [*bare, "exec", "--", *show], ALONE)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"1\n{JOB_NAME}-worker-0\n", "")

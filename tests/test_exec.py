@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from one_task import ADAPTER, ALONE, PATH, Done, run_in
+from one_task import ADAPTER, ALONE, JOB_NAME, PATH, Done, run_in
 
 Exec = Callable[..., Done]
 
@@ -69,26 +69,55 @@ def test_hands_its_folder_over(run: Exec, tmp_path: Path) -> None:
     assert run("--", "pwd").stdout == f"{tmp_path}\n"
 
 
-@pytest.mark.parametrize("contract", ["modelarts", "env"])
-def test_runs_a_boot_command_in_the_jobs_folder(run: Exec, tmp_path: Path, contract: str) -> None:
-    done = run("--contract", contract, "--command", 'pwd; echo "$1"', "--", "a b")
-    assert (done.stdout, done.stderr) == (f"{tmp_path}/slurm-adapter/job\na b\n", "")
+@pytest.mark.parametrize(
+    ("options", "folder"),
+    [
+        (["--contract", "modelarts"], "/home/ma-user"),
+        (["--contract", "modelarts", "--view", "off"], "{here}/slurm-adapter/job"),
+        (["--contract", "env"], "{here}/slurm-adapter/job"),
+    ],
+    ids=["modelarts", "modelarts without a view", "env"],
+)
+def test_runs_a_boot_command_in_the_jobs_folder(
+    run: Exec, tmp_path: Path, options: list[str], folder: str
+) -> None:
+    done = run(*options, "--command", 'pwd; echo "$1"; echo mine >written', "--", "a b")
+    assert (done.stdout, done.stderr) == (f"{folder.format(here=tmp_path)}\na b\n", "")
+    assert (tmp_path / "slurm-adapter/job/written").read_text() == "mine\n"
 
 
-def test_runs_a_boot_file_in_its_folder(run: Exec, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("view", "code", "appended"),
+    [
+        (
+            "full",
+            "/home/ma-user/modelarts/user-job-dir/code",
+            f"--init_method tcp://{JOB_NAME}-worker-0.{JOB_NAME}:10012"
+            " --data_url=/home/ma-user/modelarts/inputs/data_url_0",
+        ),
+        ("off", "{here}/code", "--init_method tcp://localhost:10012 --data_url={here}/data"),
+    ],
+)
+def test_runs_a_boot_file_in_its_folder(
+    run: Exec, tmp_path: Path, view: str, code: str, appended: str
+) -> None:
     (tmp_path / "code").mkdir()
+    (tmp_path / "data").mkdir()
     (tmp_path / "code/show.py").write_text("import os, sys\nprint(os.getcwd(), *sys.argv)\n")
-    options = ["--python", sys.executable, "--input", "data_url=/d", "--gpus-per-node", "2"]
-    done = run("--boot", "code/show.py", *options, "--", "--epochs", "5")
-    appended = "--init_method tcp://localhost:10012 --data_url=/d --epochs 5"
-    assert done.stdout == f"{tmp_path}/code {tmp_path}/code/show.py {appended}\n"
+    options = ["--python", sys.executable, "--input", "data_url=data", "--gpus-per-node", "2"]
+    done = run("--boot", "code/show.py", "--view", view, *options, "--", "--epochs", "5")
+    shown = f"{code} {code}/show.py {appended} --epochs 5\n"
+    assert done.stdout == shown.format(here=tmp_path)
 
 
 def test_runs_a_boot_file_named_relative_to_the_code(run: Exec, tmp_path: Path) -> None:
     (tmp_path / "my code/tools").mkdir(parents=True)
     (tmp_path / "my code/tools/show.py").write_text("import os\nprint(os.getcwd())\n")
     options = ["--python", sys.executable, "--code", "my code"]
-    assert run("--boot", "tools/show.py", *options).stdout == f"{tmp_path}/my code\n"
+    done = run("--boot", "tools/show.py", *options)
+    assert done.stdout == "/home/ma-user/modelarts/user-job-dir/my code\n"
+    done = run("--boot", "tools/show.py", *options, "--view", "off")
+    assert done.stdout == f"{tmp_path}/my code\n"
 
 
 def test_makes_the_log_folder_for_the_user_alone(run: Exec, tmp_path: Path) -> None:

@@ -72,12 +72,14 @@ class TestGpus:
     def test_bound_to_single_tasks_are_warned_of(self, devices: str, *, warned: bool) -> None:
         task = variables(
             "SLURM_JOB_ID=12 SLURM_STEP_ID=0 SLURM_STEP_NODELIST=localhost SLURM_NODEID=0"
-            " SLURM_STEP_TASKS_PER_NODE=4 SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=3 SLURM_LOCALID=3"
+            " SLURM_STEP_TASKS_PER_NODE=4 SLURM_STEP_NUM_TASKS=4"
             f" SLURM_GPUS_ON_NODE=4 CUDA_VISIBLE_DEVICES={devices}"
         )
-        plan, rank = plan_rank(JOB, task)
-        given = {setting.name: setting.value for setting in rank.settings}
-        assert (given["LOCAL_RANK"], given["LOCAL_WORLD_SIZE"]) == ("3", "4")
-        assert [f"CUDA_VISIBLE_DEVICES={devices}" in text for text in plan.warnings] == (
-            [True] if warned else []
-        )
+        for rank in ("0", "3"):
+            ready = plan_rank(JOB, {**task, "SLURM_PROCID": rank, "SLURM_LOCALID": rank})
+            given = {setting.name: setting.value for setting in ready.rank.settings}
+            assert (given["LOCAL_RANK"], given["LOCAL_WORLD_SIZE"]) == (rank, "4")
+            # Rank 0 warns for all.
+            assert [f"CUDA_VISIBLE_DEVICES={devices}" in text for text in ready.warnings] == (
+                [True] if warned and rank == "0" else []
+            )

@@ -86,15 +86,17 @@ class TestTheExample:
         done = plan(folder, EXAMPLE)
         address = variables(done)["SLURM_ADAPTER_INIT_METHOD"]
         assert argv(done, rank=1) == [
-            *("python", f"{folder}/gpu-train/train.py", "--init_method", address),
-            *("--rank", "1", "--world_size", "2", "--data_url=/datasets/cifar10"),
-            *("--train_url=/results/gpu-train", "--epochs", "5"),
+            *("python", "/home/ma-user/modelarts/user-job-dir/gpu-train/train.py"),
+            *("--init_method", address, "--rank", "1", "--world_size", "2"),
+            "--data_url=/home/ma-user/modelarts/inputs/data_url_0",
+            "--train_url=/home/ma-user/modelarts/outputs/train_url_0",
+            *("--epochs", "5"),
         ]
         assert variables(done)["WANDB_MODE"] == "offline"
 
     def test_means_its_paths_from_where_it_lies(self, folder: Path) -> None:
         text = EXAMPLE.replace("/datasets/", "datasets/").replace("/results/", "../results/")
-        words = argv(plan(folder, text, cwd=folder / "elsewhere"))
+        words = argv(plan(folder, text, "--view", "off", cwd=folder / "elsewhere"))
         assert words[1] == f"{folder}/gpu-train/train.py"
         assert f"--data_url={folder}/datasets/cifar10" in words
         assert f"--train_url={folder.parent}/results/gpu-train" in words
@@ -103,13 +105,14 @@ class TestTheExample:
 class TestValues:
     def test_may_be_relative_boot_files_and_folders(self, folder: Path) -> None:
         text = 'boot = "gpu-train/train.py"\njob_folder = "runs/1"\n'
-        done = plan(folder, text, cwd=folder / "elsewhere")
+        done = plan(folder, text, "--view", "off", cwd=folder / "elsewhere")
         assert argv(done)[1] == f"{folder}/gpu-train/train.py"
         assert variables(done)["MA_HOME"] == f"{folder}/runs/1"
 
     def test_may_start_in_the_home_directory(self, folder: Path) -> None:
         text = 'code = "~/gpu-train"\nboot = "train.py"\n'
-        done = plan(folder, text, cwd=folder / "elsewhere", HOME=str(folder))
+        options = ["--view", "off"]
+        done = plan(folder, text, *options, cwd=folder / "elsewhere", HOME=str(folder))
         assert argv(done)[1] == f"{folder}/gpu-train/train.py"
 
     def test_may_be_numbers_where_texts_are_meant(self, folder: Path) -> None:
@@ -211,7 +214,7 @@ class TestPrecedence:
         done = plan(folder, EXAMPLE, "--command", "echo $MA_NUM_HOSTS")
         assert argv(done)[:3] == ["/bin/sh", "-c", "echo $MA_NUM_HOSTS"]
         (folder / "gpu-train/other.py").touch()
-        done = plan(folder, EXAMPLE, "other.py", "--lr", "1")
+        done = plan(folder, EXAMPLE, "--view", "off", "other.py", "--lr", "1")
         assert argv(done)[1] == f"{folder}/gpu-train/other.py"
         assert argv(done)[-2:] == ["--lr", "1"]
 

@@ -41,6 +41,11 @@ class TestEachNode:
         shown = variables(folder, "--nodes", "3")
         addresses = ["127.0.0.10", "127.0.0.11", "127.0.0.12"]
         assert [rank["MA_CURRENT_IP"] for rank in shown] == addresses
+        (name,) = {rank["MA_VJ_NAME"] for rank in shown}
+        names = [f"{name}-worker-{index}.{name}" for index in range(3)]
+        assert {rank["VC_WORKER_HOSTS"] for rank in shown} == {",".join(names)}
+        shown = variables(folder, "--nodes", "3", "--view", "off")
+        assert [rank["MA_CURRENT_IP"] for rank in shown] == addresses
         assert {rank["VC_WORKER_HOSTS"] for rank in shown} == {",".join(addresses)}
 
     def test_has_its_index(self, folder: Path) -> None:
@@ -97,10 +102,15 @@ class TestTheScript:
         ((argv, _, _),) = ranks(folder, "show.py", *args)
         assert argv == args
 
-    def test_gets_what_modelarts_appends_before_them(self, folder: Path) -> None:
-        shown = ranks(folder, "--nodes", "2", "show.py", "--epochs", "5")
+    @pytest.mark.parametrize(
+        ("view", "master"), [("full", "{name}-worker-0.{name}"), ("off", "127.0.0.10")]
+    )
+    def test_gets_what_modelarts_appends_before_them(
+        self, folder: Path, view: str, master: str
+    ) -> None:
+        shown = ranks(folder, "--nodes", "2", "--view", view, "show.py", "--epochs", "5")
         method = shown[0][1]["SLURM_ADAPTER_INIT_METHOD"]
-        assert method.startswith("tcp://127.0.0.10:")
+        assert method.startswith(f"tcp://{master.format(name=shown[0][1]['MA_VJ_NAME'])}:")
         for index, (argv, _, _) in enumerate(shown):
             place = ["--init_method", method, "--rank", str(index), "--world_size", "2"]
             assert argv == [*place, "--epochs", "5"]
@@ -109,6 +119,10 @@ class TestTheScript:
         (folder / "elsewhere").mkdir()
         code = str(folder)
         ((_, shown, cwd),) = ranks(folder / "elsewhere", "--code", code, "show.py")
+        job_dir = "/home/ma-user/modelarts/user-job-dir"
+        assert (cwd, shown["MA_JOB_DIR"]) == (f"{job_dir}/{folder.name}", job_dir)
+        words = ["--code", code, "--view", "off", "show.py"]
+        ((_, shown, cwd),) = ranks(folder / "elsewhere", *words)
         assert (cwd, shown["MA_JOB_DIR"]) == (code, str(folder.parent))
 
     def test_is_given_variables(self, folder: Path) -> None:
@@ -140,10 +154,17 @@ class TestTheScript:
 
 
 class TestACommand:
-    def test_runs_in_the_jobs_folder_with_nothing_appended(self, folder: Path) -> None:
-        command = 'echo "$# $PWD $MA_HOME $VC_TASK_INDEX"'
-        done = adapter("local", "-N", "2", "--command", command, cwd=folder)
-        home = f"{folder}/slurm-adapter/job"
+    @pytest.mark.parametrize(
+        ("view", "home"), [("full", "/home/ma-user"), ("off", "{here}/slurm-adapter/job")]
+    )
+    def test_runs_in_the_jobs_folder_with_nothing_appended(
+        self, folder: Path, view: str, home: str
+    ) -> None:
+        home = home.format(here=folder)
+        command = 'echo "$# $PWD $MA_HOME $VC_TASK_INDEX"; echo mine >"written $VC_TASK_INDEX"'
+        done = adapter("local", "-N", "2", "--view", view, "--command", command, cwd=folder)
+        for index in range(2):
+            assert (folder / f"slurm-adapter/job/written {index}").read_text() == "mine\n"
         assert sorted(done.out.splitlines()) == [f"[{i}] 0 {home} {home} {i}" for i in range(2)]
 
     def test_gets_the_words_behind_it(self, folder: Path) -> None:
@@ -151,10 +172,22 @@ class TestACommand:
         done = adapter("local", "--command", command, "a b", "", "--x", cwd=folder)
         assert done.out == "[0] a b||--x|\n"
 
-    def test_is_told_its_channels_by_variables(self, folder: Path) -> None:
-        channels = ["--input", "data_url=/data/cifar10", "--output", "train_url=out"]
-        done = adapter("local", *channels, "--command", "echo $data_url $train_url", cwd=folder)
-        assert done.out == f"[0] /data/cifar10 {folder}/out\n"
+    @pytest.mark.parametrize(
+        ("view", "told"),
+        [
+            (
+                "full",
+                "/home/ma-user/modelarts/inputs/data_url_0"
+                " /home/ma-user/modelarts/outputs/train_url_0",
+            ),
+            ("off", "{here}/in {here}/out"),
+        ],
+    )
+    def test_is_told_its_channels_by_variables(self, folder: Path, view: str, told: str) -> None:
+        (folder / "in").mkdir()
+        words = ["--view", view, "--input", f"data_url={folder}/in", "--output", "train_url=out"]
+        done = adapter("local", *words, "--command", "echo $data_url $train_url", cwd=folder)
+        assert (done.out, done.err) == (f"[0] {told.format(here=folder)}\n", "")
 
 
 class TestThePort:

@@ -50,12 +50,12 @@ class TestVariables:
             "VC_TASK_INDEX": "1",
             "VK_TASK_INDEX": "1",
             "VC_WORKER_NUM": "3",
-            # The nodes' own names, until every worker has a name of its own there.
+            # The nodes' own names, where ranks have no view.
             "VC_WORKER_HOSTS": "gpu01,gpu02,gpu03",
             "MA_CURRENT_IP": "10.77.0.2",
             "MA_CURRENT_HOST_IP": "10.77.0.2",
             "MA_HOME": "/home/ada/slurm-adapter/train",
-            "MA_MOUNT_PATH": "/home/ada/slurm-adapter/train",
+            "MA_MOUNT_PATH": "/home/ada/slurm-adapter/train/modelarts",
             "MA_JOB_DIR": "/home/ada",
             "WORKSPACE": "/home/ada/gpu-train",
             "MA_LOG_DIR": "/home/ada/slurm-adapter/train/log",

@@ -17,7 +17,7 @@ from slurm_adapter.record import replace
 from testbed import SlurmCluster
 
 ADAPTER = Path(sys.executable).with_name("slurm-adapter")
-JOB = Job(program=Argv(("true",)), code="/c", folder="/f", contract="env")
+JOB = Job(program=Argv(("true",)), code="/c", folder="/f", contract="env", view="off")
 # One task of one on this machine; what a case is about is added to it.
 ALONE = (
     "SLURM_JOB_ID=12 SLURM_STEP_ID=0 SLURM_STEP_NODELIST=localhost SLURM_NODEID=0"
@@ -39,7 +39,7 @@ def plan_on(nodes: int, **changes: object) -> Plan:
 
 
 def port_of(text: str, job: Job = JOB) -> int | None:
-    return plan_rank(job, variables(f"{ALONE} {text}"))[0].run.port
+    return plan_rank(job, variables(f"{ALONE} {text}")).plan.run.port
 
 
 class TestThePort:
@@ -63,7 +63,7 @@ class TestThePort:
 
     def test_ma_01_d_is_the_one_that_all_variables_tell(self) -> None:
         own = replace(JOB, env={"MASTER_PORT": "23456"})
-        told = values(plan_rank(own, variables(ALONE))[1])
+        told = values(plan_rank(own, variables(ALONE)).rank)
         assert told["MASTER_PORT"] == "23456"
         assert told["SLURM_ADAPTER_INIT_METHOD"] == "tcp://localhost:23456"
 

@@ -31,19 +31,20 @@ set -euo pipefail
 # The job's variables; srun passes them on.
 export WANDB_MODE=offline
 
-# Each task becomes its rank; the first that fails ends the others. srun then
-# returns the highest status of all: the last line returns the first one's.
+# Each task becomes its rank; the first that fails ends the others.
 echo "slurm-adapter: starting job $SLURM_JOB_ID on $SLURM_JOB_NODELIST" >&2
+set -- 0
 srun --label --kill-on-bad-exit=1 --export=ALL \\
-    /opt/bin/slurm-adapter exec \\
+    /opt/bin/slurm-adapter exec --log \\
     --contract=modelarts \\
     --name=train \\
     --job-folder=/job \\
     --code=/code \\
     --port=29400 \\
     --env=WANDB_MODE \\
-    --boot=/code/train.py -- --epochs 5 ||
-    /opt/bin/slurm-adapter first-failure "$?" /proc/self/fd/2
+    --boot=/code/train.py -- --epochs 5 || set -- "$?"
+# srun returns the highest status of all; this the first failure's and ends each node's log.
+/opt/bin/slurm-adapter finish "$1" /proc/self/fd/2 /job/log
 """
 HOSTILE = [
     "",

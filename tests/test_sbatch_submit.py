@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from commandline import ADAPTER, BIN, Done
+from conftest import read_worker_logs
 from testbed import SlurmCluster
 
 PATH = f"{BIN}:/usr/local/bin:/usr/bin:/bin"
+ENDED = "slurm-adapter: worker-{} ended, return code {}\n"
+TOLD = "0: slurm-adapter: each node's output is in its file: "
 SHOW = """\
 import json, os, sys
 print(json.dumps([sys.argv[1:], {name: os.environ.get(name) for name in "ABCDE"}]))
@@ -42,6 +45,10 @@ class User:
         begun = text.startswith("slurm-adapter: starting job ")
         return text.partition("\n")[2] if begun else text
 
+    def outputs(self, job: str) -> list[str]:
+        """Return what stands in each worker's log file of a job of that name, in order."""
+        return read_worker_logs(self.slurm.outside(self.folder / f"slurm-adapter/{job}/log"))
+
     def sees(self, job: str) -> str:
         return self.types("scontrol", "show", "job", job).out
 
@@ -68,8 +75,12 @@ class TestWhatIsPrinted:
     def test_tells_on_stderr_where_the_output_goes(self, ada: User) -> None:
         done = ada.sbatch("--parsable", "--gpus-per-node", "1", "show.py")
         job = done.out.strip()
-        log = f"{ada.folder}/slurm-adapter/show/log/show-{job}.out"
-        assert done.err == f"slurm-adapter: output: {log}\n"
+        folder = f"{ada.folder}/slurm-adapter/show/log"
+        log = f"{folder}/show-{job}.out"
+        assert done.err == (
+            f"slurm-adapter: output: {folder}/modelarts-job-<uuid>-worker-<index>.log\n"
+            f"slurm-adapter: the job's log: {log}\n"
+        )
         assert f"StdOut={log}\n" in ada.sees(job)
 
     def test_is_nothing_else_when_quiet(self, ada: User) -> None:
@@ -93,7 +104,8 @@ class TestWhatIsMade:
     def test_sb_02_includes_the_folder_of_the_log(self, ada: User) -> None:
         job = ada.submits("--sbatch", "output=logs/a b/%j.out", "show.py")
         assert ada.slurm.wait_for_job(job).state == "COMPLETED"
-        assert ada.reads(f"logs/a b/{job}.out").startswith("0: ")
+        log = f"{ada.folder}/slurm-adapter/show/log/modelarts-job-"
+        assert ada.reads(f"logs/a b/{job}.out").startswith(f"{TOLD}{log}")
 
     def test_is_nothing_but_a_script_where_only_that_is_asked_for(self, ada: User) -> None:
         before = ada.jobs()
@@ -102,7 +114,9 @@ class TestWhatIsMade:
         assert ada.jobs() == before
         job = ada.types("sbatch", "--parsable", "my.sbatch").out.strip()
         assert ada.slurm.wait_for_job(job).state == "COMPLETED"
-        assert '[["--epochs", "5"]' in ada.reads(f"slurm-adapter/show/log/show-{job}.out")
+        (log,) = ada.outputs("show")
+        assert log.startswith('[["--epochs", "5"], ')
+        assert log.endswith("\n" + ENDED.format(0, 0))
 
 
 class TestADryRun:
@@ -143,7 +157,11 @@ class TestOptions:
         assert f"JobId={job} JobName={name}\n" in ada.sees(job)
         assert ada.slurm.wait_for_job(job).state == "COMPLETED"
         stem = name.replace("/", "_").replace("%", "_")
-        assert ada.reads(f"slurm-adapter/{stem}/log/{stem}-{job}.out").startswith("0: ")
+        assert ada.reads(f"slurm-adapter/{stem}/log/{stem}-{job}.out").startswith(
+            f"{TOLD}{ada.folder}/slurm-adapter/{stem}/log/modelarts-job-"
+        )
+        (log,) = ada.outputs(stem)
+        assert log == f"[[], {json.dumps(dict.fromkeys('ABCDE'))}]\n{ENDED.format(0, 0)}"
 
 
 class TestARank:
@@ -154,13 +172,14 @@ class TestARank:
         options = [word for pair in values.items() for word in ("--env", "=".join(pair))]
         job = ada.submits(*options, "show.py", *args, env={"E": "inherited\nlines"})
         assert ada.slurm.wait_for_job(job).state == "COMPLETED"
-        log = ada.reads(f"slurm-adapter/show/log/show-{job}.out")
-        assert json.loads(log.removeprefix("0: ")) == [args, {**values, "E": "inherited\nlines"}]
+        (log,) = ada.outputs("show")
+        shown = json.loads(log.removesuffix(ENDED.format(0, 0)))
+        assert shown == [args, {**values, "E": "inherited\nlines"}]
 
     def test_gets_a_secret_that_stands_in_no_script(self, ada: User) -> None:
         job = ada.submits("--env", "MY_TOKEN=abc-123", "--command", "echo ${#MY_TOKEN} characters")
         assert ada.slurm.wait_for_job(job).state == "COMPLETED"
-        assert ada.reads(f"slurm-adapter/job/log/job-{job}.out") == "0: 7 characters\n"
+        assert ada.outputs("job") == ["7 characters\n" + ENDED.format(0, 0)]
         written = ada.reads("slurm-adapter/job/job.sbatch")
         kept = ada.types("scontrol", "write", "batch_script", job, "-").out
         assert "MY_TOKEN" in kept
@@ -192,5 +211,6 @@ class TestARank:
         done = ada.types(*outer, *nested)
         job = done.out.strip()
         assert ada.slurm.wait_for_job(job).state == "COMPLETED"
-        lines = ada.reads(f"slurm-adapter/job/log/job-{job}.out").splitlines()
-        assert sorted(lines) == ["0: 0 of 2, 0 GPUs", "1: 1 of 2, 0 GPUs"]
+        assert ada.outputs("job") == [
+            f"{index} of 2, 0 GPUs\n{ENDED.format(index, 0)}" for index in range(2)
+        ]

@@ -18,14 +18,12 @@ from slurm_adapter.launch.sbatch import make_script
 from slurm_adapter.node.options import Parser, add_job_options, job_from
 from slurm_adapter.record import replace
 
-ADAPTER = "/opt/my tools/slurm-adapter"
-# What srun would start: the file descriptors and the exit status stay as srun has them.
-FAKE_SRUN = """\
+# What the script starts: srun, and slurm-adapter itself at the end; both succeed.
+FAKE = """\
 #!/usr/bin/env -S python3 -I -S
 import os, sys
-folder = os.path.dirname(sys.argv[0])
 for name, words in (("argv", sys.argv[1:]), ("env", [f"{n}={v}" for n, v in os.environ.items()])):
-    with open(f"{folder}/{name}", "wb") as file:
+    with open(f"{sys.argv[0]}.{name}", "wb") as file:
         file.write(b"".join(os.fsencode(word) + b"\\0" for word in words))
 """
 
@@ -47,10 +45,11 @@ WORD = TEXT | st.sampled_from(["", "--", "-n", "--boot=x", "$HOME", "`id`", "a=b
 
 
 class Started(NamedTuple):
-    """What the fake srun was given."""
+    """What the fake srun was given, and then the fake slurm-adapter."""
 
     argv: list[str]
     environment: dict[str, str]
+    finish: list[str]
 
 
 @pytest.fixture(scope="module")
@@ -60,35 +59,58 @@ def folder() -> Iterator[Path]:
         code = Path(name, "the code")
         code.mkdir()
         (code / "tr ain.py").touch()
-        srun = Path(name, "srun")
-        srun.write_text(FAKE_SRUN)
-        srun.chmod(0o755)
+        (Path(name) / "my tools").mkdir()
+        for program in (Path(name, "srun"), Path(adapter(Path(name)))):
+            program.write_text(FAKE)
+            program.chmod(0o755)
         yield Path(name)
+
+
+def adapter(folder: Path) -> str:
+    return f"{folder}/my tools/slurm-adapter"
 
 
 def start(job: Job, folder: Path) -> Started:
     """Run the job's script with bash, as slurmd would, with the fake srun first on PATH."""
-    text = make_script(job, [ADAPTER], str(folder)).text
+    text = make_script(job, [adapter(folder)], str(folder)).text
     environment = {**job_environment(folder), "MY_TOKEN": "s"}
     done = subprocess.run(
         ["bash"], input=os.fsencode(text), env=environment, capture_output=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", BEGINNING)
-    words, settings = (
-        os.fsdecode((folder / name).read_bytes()).split("\0")[:-1] for name in ("argv", "env")
+    words, settings, finish = (
+        _take(path)
+        for path in (f"{folder}/srun.argv", f"{folder}/srun.env", f"{adapter(folder)}.argv")
     )
-    return Started(words, dict(setting.split("=", 1) for setting in settings))
+    return Started(words, dict(setting.split("=", 1) for setting in settings), finish)
 
 
-def read_back(argv: list[str], folder: Path) -> Job:
+def _take(path: str) -> list[str]:
+    """Return the words that a fake wrote, for this run alone."""
+    words = os.fsdecode(Path(path).read_bytes()).split("\0")[:-1]
+    Path(path).unlink()
+    return words
+
+
+def read_back(started: Started, folder: Path) -> Job:
     """Return the job that the node side makes of its command line."""
-    start = argv.index(ADAPTER)
+    argv = started.argv
+    start = argv.index(adapter(folder))
     assert argv[start + 1] == "exec"
     words = argv[start + 2 :]
     position = words.index("--") if "--" in words else len(words)
     parser = Parser(allow_abbrev=False)
     add_job_options(parser)
-    return job_from(parser.parse_args(words[:position]), words[position + 1 :], str(folder))
+    parser.add_argument("--log", action="store_true")
+    options = parser.parse_args(words[:position])
+    job = job_from(options, words[position + 1 :], str(folder))
+    # Where each node has a log file, those are ended in the folder that has them.
+    assert options.log is (job.contract == "modelarts")
+    assert started.finish == [
+        *("finish", "0", "/proc/self/fd/2"),
+        *([job.log_folder] if options.log else []),
+    ]
+    return job
 
 
 def job_in(folder: Path, **changes: object) -> Job:
@@ -105,7 +127,7 @@ def test_arguments_and_variables_arrive(
     env = {f"V{index}": value for index, value in enumerate(values)}
     job = job_in(folder, args=args, env=env)
     started = start(job, folder)
-    assert read_back(started.argv, folder) == replace(job, env={}, keep=tuple(env))
+    assert read_back(started, folder) == replace(job, env={}, keep=tuple(env))
     assert {name: started.environment[name] for name in env} == env
 
 
@@ -113,7 +135,7 @@ def test_arguments_and_variables_arrive(
 @given(text=TEXT.map("true ".__add__), args=st.lists(WORD, max_size=3).map(tuple))
 def test_commands_arrive(folder: Path, text: str, args: tuple[str, ...]) -> None:
     job = job_in(folder, program=Command(text), args=args)
-    assert read_back(start(job, folder).argv, folder) == job
+    assert read_back(start(job, folder), folder) == job
 
 
 @settings(max_examples=30, deadline=None)
@@ -121,7 +143,7 @@ def test_commands_arrive(folder: Path, text: str, args: tuple[str, ...]) -> None
 def test_channels_and_the_interpreter_arrive(folder: Path, path: str, python: str) -> None:
     inputs, outputs = (Channel("data-url", path),), (Channel("train_url", f"{path}/out"),)
     job = job_in(folder, inputs=inputs, outputs=outputs, python=python, channels_as="option")
-    assert read_back(start(job, folder).argv, folder) == job
+    assert read_back(start(job, folder), folder) == job
 
 
 @pytest.mark.parametrize(
@@ -130,8 +152,8 @@ def test_channels_and_the_interpreter_arrive(folder: Path, path: str, python: st
 def test_names_arrive(folder: Path, name: str) -> None:
     job = job_in(folder, name=name, contract="env", gpus_per_node=0, port=29_400)
     started = start(job, folder)
-    assert read_back(started.argv, folder) == replace(job, gpus_per_node=None)
-    assert started.argv[: started.argv.index(ADAPTER)] == [
+    assert read_back(started, folder) == replace(job, gpus_per_node=None)
+    assert started.argv[: started.argv.index(adapter(folder))] == [
         *("--label", "--kill-on-bad-exit=1", "--export=ALL")
     ]
 
@@ -145,13 +167,13 @@ def test_a_variable_may_have_a_name_that_means_something_to_bash(folder: Path, n
 @pytest.mark.parametrize("name", ["UID", "PPID", "SHELLOPTS", "RANDOM"])
 def test_a_variable_that_bash_would_not_pass_on_is_refused(folder: Path, name: str) -> None:
     with pytest.raises(BadValueError, match=f"does not pass the variable {name} on"):
-        make_script(job_in(folder, env={name: "7"}), [ADAPTER], str(folder))
+        make_script(job_in(folder, env={name: "7"}), [adapter(folder)], str(folder))
 
 
 @pytest.mark.parametrize("value", ["s", ""])
 def test_a_secret_comes_from_the_environment(folder: Path, value: str) -> None:
     job = job_in(folder, env={"MY_TOKEN": value})
-    made = make_script(job, [ADAPTER], str(folder))
+    made = make_script(job, [adapter(folder)], str(folder))
     done = subprocess.run(
         ["bash"],
         input=os.fsencode(made.text),
@@ -163,7 +185,7 @@ def test_a_secret_comes_from_the_environment(folder: Path, value: str) -> None:
 
 
 def test_a_secret_that_is_missing_stops_the_job_and_is_named(folder: Path) -> None:
-    made = make_script(job_in(folder, env={"MY_TOKEN": "s"}), [ADAPTER], str(folder))
+    made = make_script(job_in(folder, env={"MY_TOKEN": "s"}), [adapter(folder)], str(folder))
     environment = job_environment(folder)
     done = subprocess.run(
         ["bash"], input=made.text, env=environment, capture_output=True, text=True, check=False

@@ -1,5 +1,6 @@
 """Unchanged ModelArts scripts finish a real all-reduce on three nodes of a real Slurm cluster."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,10 @@ def kind(request: pytest.FixtureRequest, user: User) -> str:
     return name
 
 
-def check(user: User, kind: str, job_id: str, log: str) -> None:
+def check(user: User, kind: str, job_id: str, read: Callable[[], str]) -> None:
     _, _, _, line, count = KINDS[kind]
     end = user.finish(job_id)
-    text = user.log(log)
+    text = read()
     assert end.state == "COMPLETED", text
     assert text.count(line) == count, text
 
@@ -40,7 +41,8 @@ def test_through_slurm_adapter_sbatch(user: User, kind: str) -> None:
     else:
         command = 'bash "$WORKSPACE/torchrun.sh"'
         job_id = user.run("slurm-adapter", "sbatch", *options, "--command", command)
-    check(user, kind, job_id, "slurm-adapter/t/log/t-*.out")
+    said = "slurm-adapter/t/log/t-*.out"
+    check(user, kind, job_id, lambda: "".join((user.log(said), *user.outputs("t"))))
 
 
 def test_through_a_batch_file_written_by_hand(user: User, kind: str) -> None:
@@ -57,7 +59,7 @@ def test_through_a_batch_file_written_by_hand(user: User, kind: str) -> None:
         f"srun slurm-adapter {call}\n",
     )
     job_id = user.run("sbatch", "--parsable", "by hand.sbatch")
-    check(user, kind, job_id, "hand.out")
+    check(user, kind, job_id, lambda: user.log("hand.out"))
 
 
 def test_nothing_is_set_that_does_not_exist_on_modelarts(user: User) -> None:
@@ -67,7 +69,9 @@ def test_nothing_is_set_that_does_not_exist_on_modelarts(user: User) -> None:
         env={"MASTER_ADDR": "elsewhere", "RANK": "7", "WORLD_SIZE": "9", "NNODES": "2"},
     )
     assert user.finish(job_id).state == "COMPLETED"
-    assert user.log("slurm-adapter/hygiene/log/*.out").count("found []") == 3
+    assert user.outputs("hygiene") == [
+        f"found []\nslurm-adapter: worker-{index} ended, return code 0\n" for index in range(3)
+    ]
 
 
 def test_the_env_contract_starts_a_rank_for_each_gpu(user: User) -> None:

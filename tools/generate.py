@@ -88,7 +88,13 @@ def _options(command_name: str) -> str:
 
 def _three_nodes() -> Plan:
     nodes = [
-        Node(f"gpu{n:02d}", f"10.20.0.{n}", gpus=4, gpus_reason="Slurm's count for this node")
+        Node(
+            f"gpu{n:02d}",
+            f"10.20.0.{n}",
+            gpus=4,
+            gpus_reason="Slurm's count for this node",
+            view="full",
+        )
         for n in (1, 2, 3)
     ]
     run = Run("f81d4fae-7dec-11d0-a765-00a0c91e6bf6", 14120, "from job 4120 and step 0")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 CONTRACTS = ("modelarts", "env")
 DELIVERIES = ("option", "variable")
+VIEWS = ("full", "hosts", "off")
 ACCELERATORS = ("gpu", "npu")
 PORTS = range(1024, 65536)
 _MOST_NODES = 100_000
@@ -95,6 +96,16 @@ class Job:
     python: str = "python"
     """The interpreter: a path, or a name looked up in the job's PATH."""
     port: int | None = None
+    view: str | None = None
+    """The surroundings a rank gets: `full`, `hosts` or `off`; None: what its contract is used to,
+    or less where a node does not allow it."""
+    cache: str | None = None
+    """A directory of each node to show as /cache, absolute or beginning with a variable that is
+    put in there; None: one in the job's folder."""
+    pre_start: str | None = None
+    """A shell script read before the boot file starts, absolute; inside the code directory."""
+    install_requirements: bool = False
+    """Whether the packages of the code's `pip-requirements.txt` are installed for this run."""
     slurm: Mapping[str, str | None] = _EMPTY
     """Long sbatch options by name; None for a flag without a value."""
 
@@ -124,8 +135,7 @@ class Job:
             )
         _check_strings(
             (
-                *_program_words(self.program),
-                *self.args,
+                *self.words,
                 *self.env.values(),
                 *(channel.path for channel in (*self.inputs, *self.outputs)),
             )
@@ -134,6 +144,28 @@ class Job:
         _check_choice("accelerator", self.accelerator, ACCELERATORS)
         if self.channels_as is not None:
             _check_choice("way to deliver channels", self.channels_as, DELIVERIES)
+        if self.view is not None:
+            _check_choice("view", self.view, VIEWS)
+        if self.cache is not None and not self.may_be_full:
+            raise BadValueError(
+                "--cache shows a directory as /cache, which only a full view can",
+                "Leave it out, or give --view full.",
+            )
+
+    @property
+    def may_be_full(self) -> bool:
+        """Whether ranks may get a full view: asked for, or what their contract is used to."""
+        return self.view == "full" or (self.view is None and self.contract == "modelarts")
+
+    @property
+    def requirements(self) -> str:
+        """The file that lists the packages a job's code needs, as ModelArts names it."""
+        return os.path.join(self.code, "pip-requirements.txt")  # noqa: PTH118
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The user's own words: boot file or command, and arguments."""
+        return (*_program_words(self.program), *self.args)
 
     @property
     def channels(self) -> tuple[Channel, ...]:
@@ -172,6 +204,14 @@ class Job:
                     f"--env {name} takes over a variable that is not set",
                     f"Set it before, or give its value: --env {name}=VALUE.",
                 )
+
+    def without(self, names: Iterable[str]) -> Job:
+        """Return this job without variables that something else has taken account of."""
+        taken = set(names)
+        if not taken.intersection((*self.env, *self.keep)):
+            return self
+        env = {name: value for name, value in self.env.items() if name not in taken}
+        return replace(self, env=env, keep=tuple(name for name in self.keep if name not in taken))
 
     def with_nodes(self, nodes: int, gpus_per_node: int | None) -> Job:
         """Return this job sized as the step it finds itself in."""

@@ -13,10 +13,18 @@ from datetime import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictInt, StrictStr, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+)
 
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.paths import absolute, given
+from slurm_adapter.paths import absolute, given, on_node
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -32,6 +40,7 @@ _EXPECTED = {
     "string_type": "a text in quotes",
     "list_type": "a list",
     "dict_type": "a table",
+    "bool_type": "true or false",
 }
 _EXAMPLES = {
     "name": 'name = "train"',
@@ -39,6 +48,9 @@ _EXAMPLES = {
     "nodes": "nodes = 2",
     "gpus_per_node": "gpus_per_node = 8",
     "port": "port = 29400",
+    "view": 'view = "hosts"',
+    "cache": 'cache = "/local/scratch"',
+    "install_requirements": "install_requirements = true",
     "env": '[env] with lines such as WANDB_MODE = "offline"',
     "keep": 'keep = ["WANDB_API_KEY"]',
     "inputs": '[inputs] with lines such as data_url = "/datasets/cifar10"',
@@ -87,6 +99,9 @@ class Settings(BaseModel):
     port: StrictInt | None = None
     channels: StrictStr | None = None
     job_folder: StrictStr | None = None
+    view: StrictStr | None = None
+    cache: StrictStr | None = None
+    install_requirements: StrictBool = False
     env: dict[str, Text] = {}
     keep: list[StrictStr] = []
     inputs: dict[str, StrictStr] = {}
@@ -200,6 +215,8 @@ def _relative_to(settings: Settings, folder: Path) -> Settings:
         for name in ("code", "job_folder")
         if (value := getattr(settings, name)) is not None
     }
+    if settings.cache is not None:
+        changes["cache"] = on_node(settings.cache, base)
     if settings.python is not None and "/" in settings.python:
         changes["python"] = absolute(settings.python, base)
     if settings.boot is not None and settings.code is None:

@@ -16,3 +16,8 @@ def absolute(path: str, base: str) -> str:
 def given(path: str, base: str) -> str:
     """Return a path for a script: an absolute one is left as it is, last slash included."""
     return path if path.startswith("/") else absolute(path, base)
+
+
+def on_node(path: str, base: str) -> str:
+    """Return a path that is meant on each node: one that begins with a variable is left to it."""
+    return path if path.startswith("$") else absolute(path, base)

@@ -11,9 +11,10 @@ from itertools import accumulate
 from slurm_adapter.cluster.cluster import Run
 from slurm_adapter.contracts import get_contract
 from slurm_adapter.contracts.place import Place
+from slurm_adapter.contracts.workers import Workers, name_workers
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job import Argv, Boot, Command
-from slurm_adapter.record import as_dict, record
+from slurm_adapter.record import as_dict, record, replace
 from slurm_adapter.setting import Removal, Setting, Word
 
 TYPE_CHECKING = False
@@ -64,6 +65,11 @@ class RankPlan:
         )
 
     @property
+    def told(self) -> list[str]:
+        """Everything in which the rank may be told of a directory."""
+        return [self.cwd.value, *(item.value for item in self.settings)]
+
+    @property
     def words(self) -> list[str]:
         """The command line as plain words."""
         return [word.value for word in self.argv]
@@ -110,6 +116,11 @@ class Plan:
         return sum(self.ranks_per_node)
 
     @cached_property
+    def workers(self) -> Workers:
+        """The nodes by ModelArts' names."""
+        return name_workers(self.run.uuid, len(self.cluster.nodes))
+
+    @cached_property
     def first_rank(self) -> RankPlan:
         """The plan of the first rank of the first node, which stands for what all have alike."""
         return self.rank(0, 0, 0)
@@ -136,6 +147,9 @@ class Plan:
             local_rank=local_rank,
             local_size=self.ranks_per_node[node_index],
             node_index=node_index,
+            workers=self.workers,
+            by_worker_name=self.contract.names_workers
+            and self.cluster.nodes[node_index].view != "off",
         )
         return RankPlan(
             rank=rank,
@@ -143,10 +157,31 @@ class Plan:
             node=place.node,
             local_rank=local_rank,
             argv=tuple(_argv(place, self.contract)),
-            cwd=_cwd(self.job),
+            cwd=_cwd(place),
             settings=tuple(_settings(place, self.contract)),
             removals=self.contract.removals,
             kept=frozenset((*self.job.keep, *self.job.env)),
+        )
+
+    def with_view(self, level: str) -> Plan:
+        """Return this plan with the surroundings that a node turned out to give."""
+        if all(node.view == level for node in self.cluster.nodes):
+            return self
+        nodes = tuple(replace(node, view=level) for node in self.cluster.nodes)
+        cluster = replace(self.cluster, nodes=nodes)
+        return replace(self, cluster=cluster, warnings=self.contract.check(self.job, cluster))
+
+    def with_settings(self, node_index: int, settings: tuple[Setting, ...]) -> Plan:
+        """Return this plan with variables of a node, which take account of the user's own."""
+        if not settings:
+            return self
+        nodes = list(self.cluster.nodes)
+        node = nodes[node_index]
+        nodes[node_index] = replace(node, settings=(*node.settings, *settings))
+        return replace(
+            self,
+            job=self.job.without(item.name for item in settings),
+            cluster=replace(self.cluster, nodes=tuple(nodes)),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -172,6 +207,7 @@ class Plan:
                     "name": node.name,
                     "address": node.address,
                     "gpus": node.gpus,
+                    "view": node.view,
                     "ranks": [rank.to_json(first) for rank in self.node_ranks(index)],
                 }
                 for index, node in enumerate(self.cluster.nodes)
@@ -222,15 +258,18 @@ def _check_master(job: Job, cluster: Cluster) -> None:
 
 
 def _argv(place: Place, contract: Contract) -> Iterator[Word]:
-    job = place.job
+    job, layout = place.job, place.layout
     match job.program:
         case Boot(path):
+            if job.pre_start is not None:
+                yield from _pre_start(layout.in_code(job.pre_start))
             yield Word(job.python, "the job's interpreter")
-            yield Word(path, "the boot file")
+            yield Word(layout.in_code(path), "the boot file")
             yield from contract.arguments(place)
             if job.delivery == "option":
                 for channel in job.channels:
-                    yield Word(f"--{channel.name}={channel.path}", "a channel, as an option")
+                    why = layout.why("a channel, as an option", channel.path)
+                    yield Word(f"--{channel.name}={layout.channel(channel)}", why)
         case Command(text):
             yield Word("/bin/sh", "runs the boot command")
             yield Word("-c", "runs the boot command")
@@ -242,12 +281,28 @@ def _argv(place: Place, contract: Contract) -> Iterator[Word]:
     yield from map(Word, job.args)
 
 
-def _cwd(job: Job) -> Word:
-    match job.program:
+# Read, not run: ModelArts' scripts of this name set variables for the boot file. What it does to
+# the directory and to the arguments does not reach the boot file; no shell stays.
+_PRE_START = (
+    '_ma_command=("$@"); _ma_directory=$PWD; set --; . "$0"; cd "$_ma_directory" || exit;'
+    ' exec "${_ma_command[@]}"'
+)
+
+
+def _pre_start(path: str) -> Iterator[Word]:
+    yield Word("bash", "reads ma-pre-start.sh, then becomes the interpreter")
+    yield Word("-c", "reads ma-pre-start.sh")
+    yield Word(_PRE_START)
+    yield Word(path, "stands beside the boot file")
+
+
+def _cwd(place: Place) -> Word:
+    layout = place.layout
+    match place.job.program:
         case Boot():
-            return Word(job.code, "the code directory")
+            return Word(layout.code, layout.why("the code directory", place.job.code))
         case Command():
-            return Word(job.folder, "MA_HOME, as ModelArts runs boot commands")
+            return Word(layout.home, "MA_HOME, as ModelArts runs boot commands")
         case Argv():
             return Word("", "the directory you are in")
 
@@ -265,7 +320,8 @@ def _settings(place: Place, contract: Contract) -> Iterable[Setting]:
     )
     if job.delivery == "variable":
         for channel in job.channels:
-            settings[channel.name] = Setting(channel.name, channel.path, "a channel")
+            why = place.layout.why("a channel", channel.path)
+            settings[channel.name] = Setting(channel.name, place.layout.channel(channel), why)
     for name in job.keep:
         settings.pop(name, None)
     for name, value in job.env.items():

@@ -8,7 +8,7 @@ import sys
 def main() -> int:
     """Run the command line; ranks take a short way that loads none of the head's libraries."""
     words = sys.argv[1:]
-    if words and words[0] in ("exec", "env", "first-failure"):
+    if words and words[0] in ("exec", "env", "finish"):
         from slurm_adapter.node.main import main as node_main  # noqa: PLC0415
 
         return node_main(words)

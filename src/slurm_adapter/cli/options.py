@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slurm_adapter.job import CONTRACTS, DELIVERIES
+from slurm_adapter.job import CONTRACTS, DELIVERIES, VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,7 +105,7 @@ COMMON: dict[str, Any] = {
     ],
     "job_folder": Annotated[
         str | None,
-        _option("Logs go here (default: slurm-adapter/NAME).", "--job-folder", metavar="DIR"),
+        _option("The job's own (default: slurm-adapter/NAME).", "--job-folder", metavar="DIR"),
     ],
     "python": Annotated[
         str | None,
@@ -120,6 +120,25 @@ COMMON: dict[str, Any] = {
             variable=False,
         ),
     ],
+    "view": Annotated[
+        str | None,
+        _option("A rank's surroundings (default: by contract).", "--view", metavar="|".join(VIEWS)),
+    ],
+    "cache": Annotated[
+        str | None,
+        _option(
+            "A directory of each node to show as /cache (default: one in the job's folder).",
+            "--cache",
+            metavar="DIR",
+        ),
+    ],
+    "install_requirements": Annotated[
+        bool,
+        typer.Option(
+            "--install-requirements",
+            help="Install the code's pip-requirements.txt for this run.",
+        ),
+    ],
     "dry_run": Annotated[
         bool, typer.Option("--dry-run", help="Show what would happen, and do nothing.")
     ],
@@ -129,7 +148,13 @@ COMMON: dict[str, Any] = {
     "verbose": Annotated[bool, typer.Option("-v", "--verbose", help="Say more on stderr.")],
     "quiet": Annotated[bool, typer.Option("-q", "--quiet", help="Say only errors on stderr.")],
 }
-_DEFAULTS: dict[str, Any] = {"dry_run": False, "format": "rich", "verbose": False, "quiet": False}
+_DEFAULTS: dict[str, Any] = {
+    "install_requirements": False,
+    "dry_run": False,
+    "format": "rich",
+    "verbose": False,
+    "quiet": False,
+}
 
 
 def with_common_options(function: Callable[..., int]) -> Callable[..., int]:

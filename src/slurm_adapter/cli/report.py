@@ -17,14 +17,21 @@ from slurm_adapter.show.lines import has_colour
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from slurm_adapter.job import Job
+    from slurm_adapter.plan import Plan
     from slurm_adapter.show.dryrun import DryRun
 
+# What a boot file may count on: the views that give it, what to say without them.
 _SIGNS = {
-    b"/home/ma-user": "names /home/ma-user, which does not exist here: use the MA_ variables, or"
-    " --input and --output",
-    b"MA_TASK_NAME": "uses MA_TASK_NAME: if it builds a node's name from it, that name does not"
-    " resolve here; the first of VC_WORKER_HOSTS does",
+    b"/home/ma-user": (
+        ("full",),
+        "names /home/ma-user, which is not there without a full view: use the MA_ variables, or"
+        " --input and --output",
+    ),
+    b"MA_TASK_NAME": (
+        ("full", "hosts"),
+        "uses MA_TASK_NAME: if it builds a node's name from it, that name does not resolve without"
+        " a view; the first of VC_WORKER_HOSTS does",
+    ),
 }
 
 
@@ -60,13 +67,18 @@ def print_dry_run(dry_run: DryRun, form: str) -> None:
         write_stdout(drawn(dry_run, colour=has_colour(sys.stdout)))
 
 
-def boot_warnings(job: Job) -> list[str]:
+def boot_warnings(plan: Plan) -> list[str]:
     """Notice what a job's boot file counts on that is not there."""
-    if not isinstance(job.program, Boot):
+    if not isinstance(plan.job.program, Boot):
         return []
-    boot = Path(job.program.path)
+    boot = Path(plan.job.program.path)
     try:
         text = boot.read_bytes()
     except OSError:
         return []
-    return [f"{boot} {warning}" for sign, warning in _SIGNS.items() if sign in text]
+    view = plan.cluster.nodes[0].view
+    return [
+        f"{boot} {warning}"
+        for sign, (views, warning) in _SIGNS.items()
+        if sign in text and view not in views
+    ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.flavor import Flavor, read_flavor
-from slurm_adapter.job import Boot, Channel, Command, Job, Program
+from slurm_adapter.job import CONTRACTS, Boot, Channel, Command, Job, Program
 from slurm_adapter.jobfile import (
     Settings,
     merge,
@@ -17,8 +17,14 @@ from slurm_adapter.jobfile import (
     settings_from_options,
 )
 from slurm_adapter.node.options import interpreter, job_folder, parse_channels, parse_environment
-from slurm_adapter.node.program import locate_boot, locate_code, working_directory
-from slurm_adapter.paths import given
+from slurm_adapter.node.program import (
+    check_requirements,
+    find_pre_start,
+    locate_boot,
+    locate_code,
+    working_directory,
+)
+from slurm_adapter.paths import given, on_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +50,8 @@ def settings_of(common: dict[str, Any], sbatch: list[str] | None = None) -> Sett
         "port",
         "channels",
         "job_folder",
+        "view",
+        "cache",
         "command",
     ]
     options: dict[str, Any] = {name: common[name] for name in plain}
@@ -54,6 +62,7 @@ def settings_of(common: dict[str, Any], sbatch: list[str] | None = None) -> Sett
         "keep": list(keep) or None,
         "inputs": {channel.name: channel.path for channel in inputs} or None,
         "outputs": {channel.name: channel.path for channel in outputs} or None,
+        "install_requirements": common["install_requirements"] or None,
         "slurm": _sbatch_options(sbatch or []) or None,
     }
     return settings_from_options(options)
@@ -97,7 +106,7 @@ def job_from_settings(settings: Settings, base: str) -> Job:
         "gpus_per_node": _gpus(settings, flavor),
         **(_of_flavor(flavor) if flavor is not None else {}),
     }
-    return Job(
+    job = Job(
         program=program,
         code=code,
         folder=job_folder(name, settings.job_folder, base),
@@ -111,8 +120,14 @@ def job_from_settings(settings: Settings, base: str) -> Job:
         channels_as=settings.channels,
         port=settings.port,
         slurm={name: value or None for name, value in settings.slurm.items()},
+        view=settings.view,
+        cache=settings.cache and on_node(settings.cache, base),
+        pre_start=find_pre_start(program, settings.contract or CONTRACTS[0]),
+        install_requirements=settings.install_requirements,
         **{name: value for name, value in optional.items() if value is not None},
     )
+    check_requirements(job)
+    return job
 
 
 def _program(settings: Settings, base: str) -> tuple[Program, str, str]:

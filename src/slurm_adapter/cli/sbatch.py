@@ -11,6 +11,7 @@ from slurm_adapter.cli.report import boot_warnings, check_format, print_dry_run,
 from slurm_adapter.cli.request import job_from_layers, settings_of
 from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.hostlist import expand_hostlist
+from slurm_adapter.contracts import get_contract
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.launch import slurm
 from slurm_adapter.launch.sbatch import HEADER, Script, make_script, tasks_per_node
@@ -19,7 +20,7 @@ from slurm_adapter.output import write_stdout
 from slurm_adapter.plan import Plan, make_plan
 from slurm_adapter.quoting import shell_words
 from slurm_adapter.setting import unbuffered
-from slurm_adapter.show.dryrun import DryRun, SlurmAnswer
+from slurm_adapter.show.dryrun import DryRun, SlurmAnswer, made_on_nodes
 
 if TYPE_CHECKING:
     from slurm_adapter.job import Job
@@ -42,7 +43,7 @@ def run_sbatch(
         job.check_kept(os.environ)
     made = make_script(job, adapter_words(), working_directory(), slurm.site_options())
     plan = make_plan(job, _preview(job, preview_nodes), _preview_run(job))
-    warnings = (*plan.warnings, *made.warnings, *boot_warnings(job))
+    warnings = (*plan.warnings, *made.warnings, *boot_warnings(plan))
     path = Path(job.folder) / f"{job.file_stem}.sbatch"
     if common["dry_run"]:
         print_dry_run(_dry_run(plan, made, path, warnings), common["format"])
@@ -58,8 +59,10 @@ def run_sbatch(
     sys.stderr.flush()
     write_stdout(f"{submission.job_id if parsable else submission.line}\n")
     if not common["quiet"]:
-        output = made.summary["output"] or ""
-        say(f"output: {output.replace('%j', submission.job_id)}")
+        log = made.summary["output"] or ""
+        if plan.contract.names_workers:
+            say(f"output: {job.log_folder}/{plan.workers.log_name(0).replace('-0.', '-<index>.')}")
+        say(f"the job's log: {log.replace('%j', submission.job_id)}")
         if common["verbose"]:
             say(f"script: {path}")
     return submission.status
@@ -90,8 +93,10 @@ def _preview(job: Job, names: str | None) -> Cluster:
                 f"Give {job.nodes} names, or --nodes {len(shown)}.",
             )
     reason = "asked for" if job.gpus_per_node is not None else ""
+    tasks = tasks_per_node(job)
+    view = job.view or get_contract(job.contract).default_view(tasks)
     nodes = [
-        Node(name, gpus=job.gpus_per_node, gpus_reason=reason, tasks=tasks_per_node(job))
+        Node(name, gpus=job.gpus_per_node, gpus_reason=reason, tasks=tasks, view=view)
         for name in shown
     ]
     return Cluster(tuple(nodes), "the job", known=names is not None)
@@ -108,7 +113,7 @@ def _dry_run(plan: Plan, script: Script, path: Path, warnings: tuple[str, ...]) 
     answer = None
     if slurm.have_sbatch():
         answer = SlurmAnswer(*slurm.test_only(script))
-    files = (*(f"{folder}/" for folder in script.folders), str(path))
+    files = (*(f"{folder}/" for folder in script.folders), str(path), *made_on_nodes(plan))
     return DryRun(plan, files, script, answer, warnings)
 
 

@@ -29,6 +29,8 @@ class Node:
     """Variables that belong to this node, e.g. which devices are its own."""
     address_reason: str = "this node's address toward the other nodes"
     """Where `address` comes from."""
+    view: str = "off"
+    """What its ranks find around them: `full`, `hosts` (workers' names resolve) or `off`."""
 
     @property
     def reached_by(self) -> str:

@@ -35,6 +35,13 @@ class Contract(Protocol):
     def tells_master(self) -> bool:
         """Whether scripts read MASTER_ADDR under it, so that one the user exported counts."""
 
+    @property
+    def names_workers(self) -> bool:
+        """Whether scripts reach nodes by ModelArts' names where those resolve."""
+
+    def default_view(self, tasks: int) -> str:
+        """Return the surroundings that its scripts are used to, with `tasks` ranks on a node."""
+
     def ranks_on(self, node: Node) -> int:
         """Return how many ranks this contract starts on a node, 1 or more."""
 

@@ -19,19 +19,32 @@ class EnvContract:
     name = "env"
     per_gpu = True
     tells_master = True
+    names_workers = False
     removals = (
         Removal("TORCHELASTIC_*", "of a torchrun further out, which does not run this rank"),
         Removal("GROUP_RANK", "of a torchrun further out, which does not run this rank"),
     )
+
+    def default_view(self, tasks: int) -> str:
+        """Names that resolve at once; nothing for ranks that must share namespaces.
+
+        CUDA's and NCCL's ways between processes of a node do not cross user namespaces.
+        """
+        return "hosts" if tasks == 1 else "off"
 
     def ranks_on(self, node: Node) -> int:
         """Return the tasks Slurm starts there; else one for each GPU, one on a CPU node."""
         return node.tasks or node.gpus or 1
 
     def check(self, job: Job, cluster: Cluster) -> tuple[str, ...]:
-        """Every cluster can run jobs under this contract, with nothing to warn of."""
-        del job, cluster
-        return ()
+        """Every cluster can run jobs under this contract; some views part ranks of a node."""
+        tasks = max((node.tasks or 1 for node in cluster.nodes), default=1)
+        if job.view in (None, "off") or tasks == 1:
+            return ()
+        return (
+            f"--view {job.view} gives each of the {tasks} ranks of a node namespaces of its own:"
+            " CUDA's and NCCL's direct ways between their GPUs may be lost. --view off keeps them.",
+        )
 
     def settings(self, place: Place) -> Iterator[Setting]:
         """Yield the variables of `env://` and the node-level ones beside them."""

@@ -7,9 +7,8 @@ plug-ins, on which its jobs run.
 
 from __future__ import annotations
 
-import os.path
-
 from slurm_adapter.contracts.place import RANK_VARIABLES
+from slurm_adapter.contracts.workers import TASK_NAME, name_workers
 from slurm_adapter.errors import StepError
 from slurm_adapter.job import LONGEST_STRING, Boot
 from slurm_adapter.setting import Removal, Setting, Word
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from slurm_adapter.cluster.cluster import Cluster, Node
     from slurm_adapter.contracts.place import Place
     from slurm_adapter.job import Job
-
-TASK_NAME = "worker"
 
 _ABSENT = "does not exist on ModelArts; many scripts prefer it where it does"
 _PER_CARD = "set on ModelArts only where a process runs for each card"
@@ -62,6 +59,7 @@ class ModelArtsContract:
     name = "modelarts"
     per_gpu = False
     tells_master = False
+    names_workers = True
     removals = (
         *(Removal(name, _ABSENT) for name in RANK_VARIABLES),
         *(Removal(name, _ABSENT) for name in ("GROUP_RANK", "TORCHELASTIC_*")),
@@ -72,6 +70,11 @@ class ModelArtsContract:
         *(Removal(name, _LAYOUT) for name in _SLURM_LAYOUT),
         *(Removal(name, _MPI) for name in ("PMI_*", "PMIX_*", "OMPI_COMM_WORLD_*")),
     )
+
+    def default_view(self, tasks: int) -> str:
+        """A container's surroundings: names, host name, directories."""
+        del tasks
+        return "full"
 
     def ranks_on(self, node: Node) -> int:
         """One rank per node: fan-out to its GPUs is the script's own work."""
@@ -87,10 +90,15 @@ class ModelArtsContract:
                     f"srun --nodes={len(cluster.nodes)} --ntasks={len(cluster.nodes)}"
                     " slurm-adapter exec ...   (or --contract env for one rank per GPU)",
                 )
-        if not _fits(cluster):
+        if not _fits(_host_list(cluster)):
             return (
                 f"VC_WORKER_HOSTS is left out: the names of {len(cluster.nodes)} nodes are longer"
-                " than the 128 KiB that Linux allows one variable; scripts that read it will fail",
+                " than the 128 KiB that Linux allows one variable; "
+                + (
+                    "/etc/volcano/worker.host has them"
+                    if cluster.nodes[0].view == "full"
+                    else "scripts that read it will fail"
+                ),
             )
         asked = any(name.startswith(("gpus", "gres")) for name in job.slurm)
         appending = isinstance(job.program, Boot) and not asked
@@ -105,7 +113,7 @@ class ModelArtsContract:
         """Yield identity, topology and paths; the tables of the manual are its order."""
         yield from _identity(place)
         yield from _topology(place)
-        yield from _paths(place.job)
+        yield from _paths(place)
 
     def arguments(self, place: Place) -> Iterator[Word]:
         """Yield what ModelArts appends to a boot file, by mode.
@@ -132,14 +140,9 @@ class ModelArtsContract:
 
 def _identity(place: Place) -> Iterator[Setting]:
     known = place.run.uuid is not None
-    name = f"ma-job-{place.run.uuid or '<uuid>'}"
-    instance = f"{name}-{TASK_NAME}-{place.node_index}"
-    yield Setting(
-        "MA_VJ_NAME",
-        name,
-        place.run.uuid_reason,
-        known,
-    )
+    instance = place.workers.instance(place.node_index)
+    shortened = "; shortened so that VC_WORKER_HOSTS fits" if place.workers.shortened else ""
+    yield Setting("MA_VJ_NAME", place.workers.job_name, place.run.uuid_reason + shortened, known)
     yield Setting("MA_TASK_NAME", TASK_NAME, "PyTorch nodes are workers")
     yield Setting(
         "MA_CURRENT_INSTANCE_NAME", instance, "<MA_VJ_NAME>-<MA_TASK_NAME>-<index>", known
@@ -156,14 +159,21 @@ def _topology(place: Place) -> Iterator[Setting]:
     yield Setting("VC_TASK_INDEX", str(place.node_index), index)
     yield Setting("VK_TASK_INDEX", str(place.node_index), "the older spelling of VC_TASK_INDEX")
     yield Setting("VC_WORKER_NUM", str(nodes), source)
-    if _fits(place.cluster):
-        why = "all nodes in rank order"
-        yield Setting("VC_WORKER_HOSTS", place.cluster.host_list, why, place.cluster.known)
+    hosts = place.workers.host_list if place.by_worker_name else place.cluster.host_list
+    if _fits(hosts):
+        yield Setting("VC_WORKER_HOSTS", hosts, "all nodes in rank order", place.names_known)
     yield from _addresses(place.node)
 
 
-def _fits(cluster: Cluster) -> bool:
-    return len("VC_WORKER_HOSTS=") + len(cluster.host_list) < LONGEST_STRING
+def _host_list(cluster: Cluster) -> str:
+    """Return VC_WORKER_HOSTS as the first node would have it, for its length."""
+    if cluster.nodes[0].view == "off":
+        return cluster.host_list
+    return name_workers("0" * 36, len(cluster.nodes)).host_list
+
+
+def _fits(host_list: str) -> bool:
+    return len("VC_WORKER_HOSTS=") + len(host_list) < LONGEST_STRING
 
 
 def _gpus(node: Node) -> Setting:
@@ -181,10 +191,13 @@ def _addresses(node: Node) -> Iterator[Setting]:
     yield Setting("MA_CURRENT_HOST_IP", address, "the same: no container in between", known)
 
 
-def _paths(job: Job) -> Iterator[Setting]:
-    yield Setting("MA_HOME", job.folder, "the job's own folder")
-    yield Setting("MA_MOUNT_PATH", job.folder, "the job's own folder")
-    yield Setting("MA_JOB_DIR", os.path.dirname(job.code), "the parent of the code directory")  # noqa: PTH120
-    yield Setting("WORKSPACE", job.code, "the code directory")
-    yield Setting("MA_LOG_DIR", job.log_folder, "the job's log folder")
+def _paths(place: Place) -> Iterator[Setting]:
+    job, layout = place.job, place.layout
+    why = layout.why("the job's own folder", job.folder)
+    yield Setting("MA_HOME", layout.home, why)
+    yield Setting("MA_MOUNT_PATH", layout.mount, "where code, inputs, outputs and logs are")
+    yield Setting("MA_JOB_DIR", layout.job_dir, "the parent of the code directory")
+    yield Setting("WORKSPACE", layout.code, layout.why("the code directory", job.code))
+    why = layout.why("the job's log folder", job.log_folder)
+    yield Setting("MA_LOG_DIR", layout.log, why)
     yield Setting("MA_SCRIPT_INTERPRETER", "", "empty on ModelArts")

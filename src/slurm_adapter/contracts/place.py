@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from slurm_adapter.layout import Layout
 from slurm_adapter.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from slurm_adapter.cluster.cluster import Cluster, Node, Run
+    from slurm_adapter.contracts.workers import Workers
     from slurm_adapter.job import Job
 
 # Inherited by whatever starts ranks and read by frameworks as "you are rank so-and-so".
@@ -34,6 +36,9 @@ class Place:
     local_rank: int
     local_size: int
     node_index: int
+    workers: Workers
+    by_worker_name: bool
+    """Whether nodes are reached by ModelArts' names, which resolve for this rank."""
 
     @property
     def node(self) -> Node:
@@ -43,7 +48,18 @@ class Place:
     @property
     def master(self) -> str:
         """The host under which the other ranks reach rank 0: the user's choice comes first."""
-        return self.job.env.get("MASTER_ADDR") or self.cluster.host(0)
+        first = self.workers.dotted(0) if self.by_worker_name else self.cluster.host(0)
+        return self.job.env.get("MASTER_ADDR") or first
+
+    @property
+    def layout(self) -> Layout:
+        """The job's directories as this rank finds them."""
+        return Layout(self.job, full=self.node.view == "full")
+
+    @property
+    def names_known(self) -> bool:
+        """Whether the nodes' names are final."""
+        return self.run.uuid is not None if self.by_worker_name else self.cluster.known
 
     @property
     def port(self) -> str:
@@ -58,7 +74,7 @@ class Place:
     @property
     def known(self) -> bool:
         """Whether master and port are final."""
-        return self.cluster.known and self.run.port is not None
+        return self.names_known and self.run.port is not None
 
     @property
     def port_reason(self) -> str:

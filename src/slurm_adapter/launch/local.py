@@ -8,20 +8,24 @@ import selectors
 import signal
 import subprocess
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
 from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import VISIBLE_DEVICES, device_list
+from slurm_adapter.contracts import get_contract
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.launch.events import Ended, LineSplitter, Output
 from slurm_adapter.node import facts, process
+from slurm_adapter.node.packages import install, packages_folder, packages_settings
 from slurm_adapter.node.program import cannot_run, find_program
+from slurm_adapter.node.surround import Surroundings, surround
 from slurm_adapter.plan import Plan, RankPlan, make_plan
 from slurm_adapter.setting import Setting, unbuffered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from slurm_adapter.job import Job
     from slurm_adapter.launch.events import Event
@@ -31,15 +35,62 @@ _FIRST_PORT, _LAST_PORT = 6666, 32768
 _READ_BYTES = 1 << 16
 # The largest pipe that an ordinary user may have is 1 MiB (pipe(7)).
 _FULL_PIPE_READS = (1 << 20) // _READ_BYTES
+_STDERR = 2
 _LOOPBACK = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
 
-def plan_local(job: Job, environment: Mapping[str, str]) -> Plan:
-    """Return the plan of a job whose nodes are all this machine.
+@dataclass(frozen=True)
+class LocalRun:
+    """A job that only has to be started here."""
+
+    plan: Plan
+    surroundings: tuple[Surroundings, ...]
+    """Of each node; empty where ranks get none of their own."""
+    warnings: tuple[str, ...]
+
+
+def prepare_local(job: Job, environment: Mapping[str, str], *, only_try: bool = False) -> LocalRun:
+    """Return the plan of a job whose nodes are all this machine, with what its ranks start in.
+
+    Args:
+        job: what to run.
+        environment: what ranks inherit.
+        only_try: make no folder; only show what ranks would get.
 
     Raises:
         AdapterError: where this machine has too few GPUs, or no port is free.
     """
+    plan = _plan(job, environment)
+    if job.install_requirements:
+        for index in range(job.nodes):
+            folder = packages_folder(plan.job.folder, plan.workers, index)
+            plan = plan.with_settings(index, packages_settings(plan.job, folder, environment))
+    if plan.cluster.nodes[0].view == "off":
+        return LocalRun(plan, (), plan.warnings)
+    found = [
+        surround(plan, index, environment, only_try=only_try)
+        for index in range(1 if only_try else job.nodes)
+    ]
+    plan = plan.with_view(found[0].level)
+    for index, surroundings in enumerate(found):
+        plan = plan.with_settings(index, surroundings.settings)
+    warning = found[0].warning
+    return LocalRun(plan, tuple(found), (*plan.warnings, *([warning] if warning else ())))
+
+
+def install_packages(plan: Plan, environment: Mapping[str, str]) -> None:
+    """Install what `pip-requirements.txt` lists, where the user asked for it."""
+    if not plan.job.install_requirements:
+        return
+    for index in range(len(plan.cluster.nodes)):
+        rank = next(plan.node_ranks(index))
+        inherited = rank.environment(environment)
+        python = find_program(plan.job.python, inherited, plan.job.code)
+        folder = packages_folder(plan.job.folder, plan.workers, index)
+        install(plan.job, folder, python, inherited, output=_STDERR)
+
+
+def _plan(job: Job, environment: Mapping[str, str]) -> Plan:
     if job.nodes > _MOST_NODES:
         raise BadValueError(
             f"{job.nodes} nodes cannot be pretended on one machine",
@@ -97,6 +148,8 @@ def _nodes(job: Job, environment: Mapping[str, str]) -> Iterator[Node]:
             f" {len(devices)}",
             f"Give --gpus-per-node {len(devices) // job.nodes}, or fewer nodes.",
         )
+    contract = get_contract(job.contract)
+    view = job.view or contract.default_view(1)  # the ranks of a node share what it gives
     for index in range(job.nodes):
         mine = ",".join(devices[index * share : (index + 1) * share])
         why = "this machine's GPUs, shared out" if devices else "pretended: this machine has none"
@@ -107,6 +160,7 @@ def _nodes(job: Job, environment: Mapping[str, str]) -> Iterator[Node]:
             gpus=share,
             gpus_reason=why if share or devices else "this machine has no GPU",
             settings=settings,
+            view=view,
         )
 
 
@@ -126,7 +180,7 @@ class _Pipe(NamedTuple):
 class LocalFleet:
     """The ranks as children of this process, each in a session of its own."""
 
-    def __init__(self, plan: Plan, environment: Mapping[str, str]) -> None:
+    def __init__(self, run: LocalRun, environment: Mapping[str, str]) -> None:
         process.become_subreaper()
         self._selector = selectors.DefaultSelector()
         self._children: dict[int, subprocess.Popen[bytes]] = {}
@@ -135,13 +189,17 @@ class LocalFleet:
         self._selector.register(woken, selectors.EVENT_READ)
         # Not pidfd_open, which kernels of many clusters are too old for.
         self._before = signal.signal(signal.SIGCHLD, lambda *_: self.wake())
-        starts = [_Start(rank, environment) for rank in plan.ranks()]
+        starts = [_Start(run, rank, environment) for rank in run.plan.ranks()]
         try:
             for start in starts:
                 self._add(start)
         except BaseException:
             self.send(signal.SIGKILL)
             raise
+        finally:
+            for surroundings in run.surroundings:
+                if surroundings.entry is not None:
+                    surroundings.entry.close()
 
     def _add(self, start: _Start) -> None:
         child = start.run()
@@ -245,25 +303,42 @@ def _own_descriptor(stream: IO[bytes]) -> int:
 class _Start:
     """One rank's start, checked whole before any rank is started."""
 
-    def __init__(self, rank: RankPlan, inherited: Mapping[str, str]) -> None:
+    def __init__(self, run: LocalRun, rank: RankPlan, inherited: Mapping[str, str]) -> None:
         self.rank = rank
+        self._entry = run.surroundings[rank.node_index].entry if run.surroundings else None
         self._environment = rank.environment(inherited)
         self._words = rank.words
         self._words[0] = find_program(self._words[0], self._environment, rank.cwd.value)
-        self._cwd = rank.cwd.value or None
+        self._cwd = rank.cwd.value
 
     def run(self) -> subprocess.Popen[bytes]:
         """Start it."""
         try:
             return subprocess.Popen(
                 self._words,
-                cwd=self._cwd,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
-                preexec_fn=process.dying_with_parent(),  # noqa: PLW1509 - this process has one thread
+                preexec_fn=self._settle(),  # noqa: PLW1509 - this process has one thread
             )
         except OSError as error:
             raise cannot_run(self._words[0], error) from error
+        except subprocess.SubprocessError as error:
+            raise ClusterUnfitError(
+                f"{self.rank.node.name} cannot enter {self._cwd}",
+                "The directory must be there and readable.",
+            ) from error
+
+    def _settle(self) -> Callable[[], None]:
+        """Return what the child does before it becomes the rank."""
+        die_with_parent = process.dying_with_parent()
+
+        def settle() -> None:
+            die_with_parent()
+            if self._entry is not None:
+                self._entry.enter()
+            os.chdir(self._cwd)
+
+        return settle

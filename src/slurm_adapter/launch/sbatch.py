@@ -18,7 +18,7 @@ from slurm_adapter.job import Argv, Boot, Command, Job
 from slurm_adapter.launch.logpath import folder_of, read_log_path
 from slurm_adapter.launch.options import GPUS, MEMORY, check_options
 from slurm_adapter.launch.timelimit import read_time_limit
-from slurm_adapter.node.failure import START
+from slurm_adapter.node.finish import START
 from slurm_adapter.quoting import directive, export_line, shell_word, shell_words
 from slurm_adapter.setting import is_secret
 
@@ -209,16 +209,20 @@ def _step(job: Job, adapter: Sequence[str], cpus_per_task: str | None) -> Iterat
     srun = ["srun", "--label", "--kill-on-bad-exit=1", "--export=ALL"]
     if cpus_per_task is not None:
         srun.append(f"--cpus-per-task={cpus_per_task}")
-    yield "# Each task becomes its rank; the first that fails ends the others. srun then"
-    yield "# returns the highest status of all: the last line returns the first one's."
+    logs = get_contract(job.contract).names_workers  # one rank, and one log file, on each node
+    yield "# Each task becomes its rank; the first that fails ends the others."
     yield f'echo "{START} job $SLURM_JOB_ID on $SLURM_JOB_NODELIST" >&2'
+    yield "set -- 0"
     yield f"{shell_words(srun)} \\"
-    yield f"    {shell_words([*adapter, 'exec'])} \\"
+    yield f"    {shell_words([*adapter, 'exec', *(['--log'] if logs else [])])} \\"
     options = list(_exec_options(job))
     rest = _program(job)
     yield from (f"    {option} \\" for option in options)
-    yield f"    {rest} ||"
-    yield f'    {shell_words([*adapter, "first-failure"])} "$?" /proc/self/fd/2'
+    yield f'    {rest} || set -- "$?"'
+    also = " and ends each node's log" if logs else ""
+    yield f"# srun returns the highest status of all; this the first failure's{also}."
+    folder = f" {shell_word(job.log_folder)}" if logs else ""
+    yield f'{shell_words([*adapter, "finish"])} "$1" /proc/self/fd/2{folder}'
 
 
 def _exec_options(job: Job) -> Iterator[str]:
@@ -237,6 +241,12 @@ def _exec_options(job: Job) -> Iterator[str]:
         yield shell_word(f"--output={channel.name}={channel.path}")
     if job.channels_as is not None:
         yield shell_word(f"--channels={job.channels_as}")
+    if job.view is not None:
+        yield shell_word(f"--view={job.view}")
+    if job.cache is not None:
+        yield shell_word(f"--cache={job.cache}")
+    if job.install_requirements:
+        yield "--install-requirements"
     for name in (*job.env, *job.keep):
         yield shell_word(f"--env={name}")
 

@@ -9,6 +9,7 @@ import socket
 
 from slurm_adapter.errors import ClusterUnfitError
 
+HOSTS = "/etc/hosts"
 _STEP_TITLE = re.compile(r"slurmstepd: \[([^.\]]+)\.([^\]]+)\]")
 _MOST_ANCESTORS = 16
 # Device files that the drivers make, one for each card: NVIDIA's, Ascend's.
@@ -26,19 +27,21 @@ def address_toward(peer: str) -> str:
     Raises:
         ClusterUnfitError: where the peer's name does not resolve or no route leads there.
     """
-    try:
-        # As bytes, or Python loads its IDNA tables first, which costs 5 ms. IPv4 before IPv6.
-        found = socket.getaddrinfo(peer.encode(), 9, type=socket.SOCK_DGRAM)
-        family, kind, protocol, _, target = min(found, key=lambda one: one[0] != socket.AF_INET)
-        with socket.socket(family, kind, protocol) as probe:
-            probe.connect(target)
-            return str(probe.getsockname()[0])
-    except OSError as error:
-        raise ClusterUnfitError(
-            f"{socket.gethostname()} cannot reach {peer}: {error.strerror or error}",
-            f"Make the name {peer} resolve to a reachable address on every node; try"
-            f" `getent hosts {peer}` there.",
-        ) from error
+    address = resolve(peer)
+    why = "the name does not resolve"
+    if address:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect((address, 9))
+                return str(probe.getsockname()[0])
+            except OSError as error:
+                why = f"{error.strerror} ({address})"
+    raise ClusterUnfitError(
+        f"{socket.gethostname()} cannot reach {peer}: {why}",
+        f"Make the name {peer} resolve to a reachable address on every node; try"
+        f" `getent hosts {peer}` there.",
+    )
 
 
 def own_address(name: str) -> str:
@@ -46,11 +49,53 @@ def own_address(name: str) -> str:
 
     127.0.1.1, which Debian writes for it, is kept: alone on its node a job needs no other.
     """
+    return resolve(name) or "127.0.0.1"
+
+
+def resolve(name: str) -> str:
+    """Return the address of a name, empty where it has none; IPv4 before IPv6.
+
+    The hosts file is read here: the resolver would open four files for what stands in this one.
+    """
+    return read_hosts_file(read_text(HOSTS)).get(name) or look_up(name)
+
+
+def read_hosts_file(text: str) -> dict[str, str]:
+    """Return the first IPv4 address of each name in a hosts file, one other than loopback first.
+
+    Names without an IPv4 address have their first IPv6 address.
+    """
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        address, *names = line.partition("#")[0].split() or [""]
+        for name in names:
+            if _rank(address) < _rank(found.get(name, "")):
+                found[name] = address
+    return found
+
+
+def is_loopback(address: str) -> bool:
+    """Say whether an address means the machine that uses it."""
+    return address.startswith("127.") or address == "::1"
+
+
+def _rank(address: str) -> int:
+    """Order addresses: IPv4, loopback, IPv6, none."""
+    if not address:
+        return 4
+    if ":" in address:
+        return 2
+    return 1 if is_loopback(address) else 0
+
+
+def look_up(name: str) -> str:
+    """Return the address of a name as the resolver has it, empty where it has none."""
     try:
-        found = socket.getaddrinfo(name.encode(), None, socket.AF_INET)
-        return str(found[0][4][0])
+        # As bytes, or Python loads its IDNA tables first, which costs 5 ms.
+        found = socket.getaddrinfo(name.encode(), None, type=socket.SOCK_DGRAM)
     except OSError:
-        return "127.0.0.1"
+        return ""
+    return min((str(one[4][0]) for one in found), key=_rank)
 
 
 def read_text(path: str) -> str:

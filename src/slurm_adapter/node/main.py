@@ -44,10 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     action, *ours = words or [""]
-    if action == "first-failure":
-        from slurm_adapter.node.failure import main as first_failure  # noqa: PLC0415
+    if action == "finish":
+        from slurm_adapter.node.finish import main as finish  # noqa: PLC0415
 
-        return first_failure(ours)
+        return finish(ours)
     if action not in ACTIONS:
         raise BadValueError(
             f"{action!r} is no action of the node side",
@@ -67,18 +67,18 @@ def _run(words: list[str]) -> int:
     from slurm_adapter.node import step  # noqa: PLC0415 - not needed where the options are wrong
 
     try:
-        plan, rank = step.plan_rank(job, os.environ)
+        ready = step.plan_rank(job, os.environ, only_try=action == "env")
     except NotAStepError as error:
         remedy = _srun_line(error.remedy, job, words)
         raise NotAStepError(error.found, remedy) from error
-    for warning in plan.warnings if rank.rank == 0 else ():
+    for warning in ready.warnings:
         print(f"slurm-adapter: warning: {warning}", file=sys.stderr)  # noqa: T201
     if action == "exec":
-        step.become(plan, rank, os.environ)
+        step.become(ready, os.environ, log=options.log)
     from slurm_adapter.node.environment import render  # noqa: PLC0415
     from slurm_adapter.output import write_stdout  # noqa: PLC0415
 
-    write_stdout(render(options.format, rank, os.environ))
+    write_stdout(render(options.format, ready.rank, os.environ))
     return 0
 
 
@@ -112,6 +112,10 @@ def _parser(action: str) -> argparse.ArgumentParser:
     if action == "env":
         parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="%(default)s")
     add_job_options(parser)
+    if action == "exec":
+        parser.add_argument(
+            "--log", action="store_true", help="write the output into the job's log folder"
+        )
     return parser
 
 

@@ -9,6 +9,7 @@ from slurm_adapter.errors import BadValueError
 from slurm_adapter.job import (
     CONTRACTS,
     DELIVERIES,
+    VIEWS,
     Argv,
     Boot,
     Channel,
@@ -17,8 +18,13 @@ from slurm_adapter.job import (
     Program,
     file_stem,
 )
-from slurm_adapter.node.program import locate_boot, locate_code
-from slurm_adapter.paths import absolute, given
+from slurm_adapter.node.program import (
+    check_requirements,
+    find_pre_start,
+    locate_boot,
+    locate_code,
+)
+from slurm_adapter.paths import absolute, given, on_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,6 +72,13 @@ def add_job_options(parser: argparse.ArgumentParser) -> None:
     add("--port", type=int, metavar="N", help="rendezvous port (default: from job and step id)")
     add("--python", metavar="PROGRAM", default="python", help="interpreter (default: %(default)s)")
     add("--gpus-per-node", type=int, metavar="N", help="overrules what Slurm says")
+    add("--view", choices=VIEWS, help="the rank's surroundings (default: by contract)")
+    add("--cache", metavar="DIR", help="shown as /cache (default: one in the job's folder)")
+    add(
+        "--install-requirements",
+        action="store_true",
+        help="install the code's pip-requirements.txt for this run",
+    )
 
 
 def job_from(options: argparse.Namespace, words: Sequence[str], base: str) -> Job:
@@ -90,7 +103,7 @@ def job_from(options: argparse.Namespace, words: Sequence[str], base: str) -> Jo
         )
     env, keep = parse_environment(options.env)
     name = options.name or stem
-    return Job(
+    job = Job(
         program=program,
         code=code or base,
         folder=job_folder(name, options.job_folder, base),
@@ -105,7 +118,13 @@ def job_from(options: argparse.Namespace, words: Sequence[str], base: str) -> Jo
         channels_as=options.channels,
         python=interpreter(options.python, base),
         port=options.port,
+        view=options.view,
+        cache=options.cache and on_node(options.cache, base),
+        pre_start=find_pre_start(program, options.contract),
+        install_requirements=options.install_requirements,
     )
+    check_requirements(job)
+    return job
 
 
 def job_folder(name: str, folder: str | None, base: str) -> str:

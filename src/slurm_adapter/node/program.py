@@ -6,11 +6,15 @@ import errno
 import os
 
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
+from slurm_adapter.job import Boot
+from slurm_adapter.layout import Layout
 from slurm_adapter.paths import absolute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from slurm_adapter.job import Job, Program
 
 _LONG_PATH = 200
 
@@ -38,6 +42,38 @@ def make_folder(path: str) -> None:
             f"{os.uname().nodename} cannot make the folder {path}: {error.strerror}",
             "Name one that every node can write with --job-folder DIR.",
         ) from error
+
+
+def make_told(job: Job, told: Iterable[str]) -> None:
+    """Make the job's directories that a rank without a full view is told of; no others.
+
+    Args:
+        job: the job.
+        told: what a rank is told: its working directory, the values of its variables.
+
+    Raises:
+        ClusterUnfitError: naming the directory.
+    """
+    layout = Layout(job, full=False)
+    told = set(told)
+    for folder in (layout.home, layout.mount, layout.log):
+        if folder in told:
+            make_folder(folder)
+    make_outputs(job)
+
+
+def make_outputs(job: Job) -> None:
+    """Make the directories of a job's outputs; ModelArts has them ready, too."""
+    for channel in job.outputs:
+        if os.path.exists(channel.path):  # noqa: PTH110
+            continue
+        try:
+            os.makedirs(channel.path, exist_ok=True)  # noqa: PTH103
+        except OSError as error:
+            raise ClusterUnfitError(
+                f"{os.uname().nodename} cannot make the output {channel.path}: {error.strerror}",
+                f"Name another with --output {channel.name}=PATH.",
+            ) from error
 
 
 def _missing_folders(path: str) -> list[str]:
@@ -93,6 +129,23 @@ def cannot_run(program: str, error: OSError) -> ClusterUnfitError:
     else:
         remedy = "Check the file, its first line and its permissions there."
     return ClusterUnfitError(found, remedy)
+
+
+def find_pre_start(program: Program, contract: str) -> str | None:
+    """Return the script that ModelArts reads before a boot file, where it stands beside it."""
+    if contract != "modelarts" or not isinstance(program, Boot):
+        return None
+    path = os.path.join(os.path.dirname(program.path), "ma-pre-start.sh")  # noqa: PTH118, PTH120
+    return path if os.path.isfile(path) else None  # noqa: PTH113
+
+
+def check_requirements(job: Job) -> None:
+    """Raise `BadValueError` where packages are to be installed and no file lists them."""
+    if job.install_requirements and not os.path.isfile(job.requirements):  # noqa: PTH113
+        raise BadValueError(
+            f"--install-requirements: there is no {job.requirements}",
+            "Put the file into the code directory, or leave the option out.",
+        )
 
 
 def locate_code(code: str, base: str) -> str:

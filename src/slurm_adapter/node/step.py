@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import gpu_count, visible_devices
@@ -11,9 +12,15 @@ from slurm_adapter.cluster.slurm import Step, read_step
 from slurm_adapter.contracts import get_contract
 from slurm_adapter.errors import BadValueError, ClusterUnfitError, NotAStepError
 from slurm_adapter.node import facts
-from slurm_adapter.node.program import cannot_run, find_program, make_folder
+from slurm_adapter.node.program import (
+    cannot_run,
+    find_program,
+    make_folder,
+    make_told,
+    working_directory,
+)
 from slurm_adapter.plan import Plan, RankPlan, make_plan
-from slurm_adapter.record import replace
+from slurm_adapter.record import record, replace
 from slurm_adapter.setting import unbuffered
 
 TYPE_CHECKING = False
@@ -22,13 +29,31 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from slurm_adapter.job import Job
+    from slurm_adapter.node.surround import Surroundings
 
 # The namespace for object identifiers of RFC 9562.
 _UUID_SPACE = bytes.fromhex("6ba7b8129dad11d180b400c04fd430c8")
 
 
-def plan_rank(job: Job, environment: Mapping[str, str]) -> tuple[Plan, RankPlan]:
+@record
+class Ready:
+    """A rank that only has to be started."""
+
+    plan: Plan
+    rank: RankPlan
+    surroundings: Surroundings | None
+    """None where it gets none of its own."""
+    warnings: tuple[str, ...]
+    """What this process is to warn of: the node's own, and for all ranks those of the plan."""
+
+
+def plan_rank(job: Job, environment: Mapping[str, str], *, only_try: bool = False) -> Ready:
     """Return the plan of the step this process runs in, and that of its own rank.
+
+    Args:
+        job: what to run.
+        environment: the task's variables.
+        only_try: make no folder and keep no namespace; only show what the rank would get.
 
     Raises:
         AdapterError: where this is no step, or where the job cannot run in it.
@@ -39,44 +64,109 @@ def plan_rank(job: Job, environment: Mapping[str, str]) -> tuple[Plan, RankPlan]
     order = step.node_order
     cluster = _cluster(step, job, environment)
     run = _run(step, job, environment)
-    sized = job.with_nodes(len(step.nodes), cluster.nodes[order.index(step.node_index)].gpus)
+    index = order.index(step.node_index)
+    sized = job.with_nodes(len(step.nodes), cluster.nodes[index].gpus)
     plan = make_plan(_user_master(sized, environment), cluster, run)
-    rank = plan.rank(step.rank, order.index(step.node_index), step.local_rank)
-    warnings = (*plan.warnings, *_device_warnings(step, environment))
-    return replace(plan, warnings=warnings), rank
+    if job.install_requirements:
+        from slurm_adapter.node.packages import packages_folder, packages_settings  # noqa: PLC0415
+
+        folder = packages_folder(plan.job.folder, plan.workers, index)
+        plan = plan.with_settings(index, packages_settings(plan.job, folder, environment))
+    surroundings = None
+    if cluster.nodes[index].view != "off":
+        from slurm_adapter.node import surround  # noqa: PLC0415 - 5 ms, not needed without a view
+
+        surroundings = surround.surround(plan, index, environment, only_try=only_try)
+        plan = plan.with_view(surroundings.level).with_settings(index, surroundings.settings)
+    rank = plan.rank(step.rank, index, step.local_rank)
+    warnings = (*plan.warnings, *_device_warnings(step, environment)) if rank.rank == 0 else ()
+    if surroundings is not None and surroundings.warning:
+        warnings = (*warnings, surroundings.warning)
+    return Ready(plan, rank, surroundings, warnings)
 
 
-def become(plan: Plan, rank: RankPlan, environment: Mapping[str, str]) -> NoReturn:
+def become(ready: Ready, environment: Mapping[str, str], *, log: bool = False) -> NoReturn:
     """Replace this process by the rank's command: nothing of ours stays.
+
+    Args:
+        ready: the rank.
+        environment: what it inherits.
+        log: whether its output goes to its node's file in the job's log folder.
 
     Raises:
         ClusterUnfitError: where the port is taken on rank 0's node, or the command not found.
     """
+    plan, rank, job = ready.plan, ready.rank, ready.plan.job
     if rank.rank == 0:
         _check_rendezvous(plan, rank)
-    if _is_told_of_folder(plan.job, rank):
-        make_folder(plan.job.log_folder)
+    make_told(job, rank.told)
+    if log:
+        make_folder(job.log_folder)
     inherited = rank.environment(_without_coerced_locale(environment))
+    output = _open_log(plan, rank) if log else None
+    if job.install_requirements:
+        _install(plan, rank, inherited, output)
+    _enter(ready)
     command = rank.words
     command[0] = find_program(command[0], inherited, rank.cwd.value)
-    if rank.cwd.value:
-        try:
-            os.chdir(rank.cwd.value)
-        except OSError as error:
-            raise ClusterUnfitError(
-                f"{rank.node.name} cannot enter {rank.cwd.value}: {error.strerror}",
-                "The directory must be there, and readable, on every node.",
-            ) from error
+    _become(command, inherited, output)
+
+
+def _become(command: list[str], environment: Mapping[str, str], output: int | None) -> NoReturn:
+    before = os.dup(2)  # where to complain, should it not work out
+    if output is not None:
+        os.dup2(output, 1)
+        os.dup2(output, 2)
     try:
-        os.execve(command[0], command, inherited)  # noqa: S606
+        os.execve(command[0], command, environment)  # noqa: S606
     except OSError as error:
+        os.dup2(before, 2)
         raise cannot_run(command[0], error) from error
 
 
-def _is_told_of_folder(job: Job, rank: RankPlan) -> bool:
-    """Say whether a rank starts in the job's folder or learns its log folder; else none is made."""
-    settings = (item.value for item in rank.settings)
-    return rank.cwd.value == job.folder or job.log_folder in settings
+def _enter(ready: Ready) -> None:
+    """Enter the rank's surroundings and its directory."""
+    rank = ready.rank
+    directory = rank.cwd.value
+    if ready.surroundings is not None and ready.surroundings.entry is not None:
+        directory = directory or working_directory()
+        ready.surroundings.entry.enter()
+        ready.surroundings.entry.close()
+    if not directory:
+        return
+    try:
+        os.chdir(directory)
+    except OSError as error:
+        raise ClusterUnfitError(
+            f"{rank.node.name} cannot enter {directory}: {error.strerror}",
+            "The directory must be there, and readable, on every node.",
+        ) from error
+
+
+def _open_log(plan: Plan, rank: RankPlan) -> int:
+    """Open the file that takes a node's output, stdout and stderr in the order they are written."""
+    path = f"{plan.job.log_folder}/{plan.workers.log_name(rank.node_index)}"
+    if rank.rank == 0:
+        print(f"slurm-adapter: each node's output is in its file: {path}", file=sys.stderr)  # noqa: T201
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise ClusterUnfitError(
+            f"{rank.node.name} cannot write {path}: {error.strerror}",
+            "Name a folder that every node can write with --job-folder DIR.",
+        ) from error
+
+
+def _install(
+    plan: Plan, rank: RankPlan, environment: Mapping[str, str], output: int | None
+) -> None:
+    from slurm_adapter.node.packages import install, packages_folder  # noqa: PLC0415
+
+    job = plan.job
+    python = find_program(job.python, environment, job.code)
+    install(
+        job, packages_folder(job.folder, plan.workers, rank.node_index), python, environment, output
+    )
 
 
 def _without_coerced_locale(environment: Mapping[str, str]) -> Mapping[str, str]:
@@ -88,13 +178,20 @@ def _without_coerced_locale(environment: Mapping[str, str]) -> Mapping[str, str]
     return {name: value for name, value in environment.items() if name != "LC_CTYPE"}
 
 
-def derive_uuid(step: Step) -> str:
+def derive_uuid(environment: Mapping[str, str], step_id: str) -> str:
     """Return a UUID (version 5) of this run of the step, the same for all ranks without talking.
 
     Made by hand as RFC 9562 has it: importing `uuid` and `hashlib` would cost a rank 9 ms
     (`_sha1` is what `hashlib.sha1` is without OpenSSL).
     """
-    run = f"{step.cluster_name}/{step.job_id}/{step.step_id}/{step.restart_count}"
+    run = "/".join(
+        (
+            environment.get("SLURM_CLUSTER_NAME", ""),
+            environment.get("SLURM_JOB_ID") or environment.get("SLURM_JOBID", ""),
+            step_id,
+            environment.get("SLURM_RESTART_COUNT") or "0",
+        )
+    )
     try:
         from _sha1 import sha1  # type: ignore[import-not-found]  # noqa: PLC0415
     except ImportError:
@@ -124,8 +221,10 @@ def _check_daemon(step: Step, environment: Mapping[str, str]) -> None:
 
 def _cluster(step: Step, job: Job, environment: Mapping[str, str]) -> Cluster:
     """Return the step's nodes in the order of their first ranks; this one's facts are known."""
+    view = job.view or get_contract(job.contract).default_view(step.local_size)
     nodes = [
-        Node(name, tasks=tasks) for name, tasks in zip(step.nodes, step.tasks_per_node, strict=True)
+        Node(name, tasks=tasks, view=view)
+        for name, tasks in zip(step.nodes, step.tasks_per_node, strict=True)
     ]
     gpus, reason = _gpus(step, job, environment)
     nodes[step.node_index] = Node(
@@ -137,6 +236,7 @@ def _cluster(step: Step, job: Job, environment: Mapping[str, str]) -> Cluster:
         gpus=gpus,
         gpus_reason=reason,
         tasks=step.local_size,
+        view=view,
     )
     return Cluster(tuple(nodes[index] for index in step.node_order), step.label)
 
@@ -170,7 +270,7 @@ def _run(step: Step, job: Job, environment: Mapping[str, str]) -> Run:
     derived = step.port, reason
     port, reason = job.wanted_port(environment) or derived
     settings = unbuffered(environment)
-    return Run(derive_uuid(step), port, reason, settings=settings)
+    return Run(derive_uuid(environment, step.step_id), port, reason, settings=settings)
 
 
 def _user_master(job: Job, environment: Mapping[str, str]) -> Job:

@@ -6,6 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from slurm_adapter.layout import VOLCANO, Layout, mount_point
+from slurm_adapter.node.facts import HOSTS
+
 if TYPE_CHECKING:
     from slurm_adapter.launch.sbatch import Script
     from slurm_adapter.plan import Plan, RankPlan
@@ -39,6 +42,7 @@ class DryRun:
         document: dict[str, Any] = {
             "schema": SCHEMA,
             "plan": self.plan.to_json(),
+            "view": [{"seen": seen, "shows": shows} for seen, shows in seen_around(self.plan)],
             "files": list(self.files),
             "warnings": list(self.warnings),
         }
@@ -71,6 +75,32 @@ def node_line(plan: Plan, index: int) -> str:
     if node.gpus is not None:
         parts.append(f"{node.gpus} GPU{'' if node.gpus == 1 else 's'}")
     return "  ".join(parts)
+
+
+def seen_around(plan: Plan) -> list[tuple[str, str]]:
+    """Return (what, what it shows) for the surroundings that ranks get; empty without any."""
+    view = plan.cluster.nodes[0].view
+    rows = [(HOSTS, "the machine's own lines, and every worker's name with one address")]
+    if view == "full":
+        rows.append(("host name", plan.workers.instance(0).removesuffix("0") + "<index>"))
+        mounts = Layout(plan.job, full=True).mounts(0)
+        rows += [(seen, real.replace("worker-0", "worker-<index>")) for real, seen in mounts]
+        rows.append((VOLCANO, "worker.host, VC_WORKER_HOSTS, VC_WORKER_NUM"))
+    return [] if view == "off" else rows
+
+
+def made_on_nodes(plan: Plan) -> list[str]:
+    """Return the directories that nodes make where they are not there, absolute, `/` at the end."""
+    job = plan.job
+    made = [channel.path for channel in job.outputs]
+    if plan.cluster.nodes[0].view == "full":
+        mounts = Layout(job, full=True).mounts(0)
+        made += [point for _, seen in mounts if (point := mount_point(job, seen)) is not None]
+        if job.cache is None:
+            made.append(f"{job.folder}/cache/worker-<index>")
+    elif plan.contract.names_workers:
+        made.append(Layout(job, full=False).mount)
+    return [f"{folder}/" for folder in made]
 
 
 def shown_indices(count: int) -> list[int | None]:

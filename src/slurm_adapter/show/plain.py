@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 from slurm_adapter.errors import printable
 from slurm_adapter.quoting import shell_words
 from slurm_adapter.setting import is_secret
-from slurm_adapter.show.dryrun import explained_words, headline, node_line, shown_indices
+from slurm_adapter.show.dryrun import (
+    explained_words,
+    headline,
+    node_line,
+    seen_around,
+    shown_indices,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,6 +39,10 @@ def _lines(dry_run: DryRun, inherited: Mapping[str, str]) -> Iterator[str]:
             continue
         yield ""
         yield from _node(plan, index, first)
+    if around := seen_around(plan):
+        yield ""
+        yield f"{plan.cluster.nodes[0].view} view, what each rank has to itself:"
+        yield from (f"  {seen}  ({shows})" for seen, shows in around)
     yield ""
     yield "taken out of every rank's environment:"
     yield "  " + " ".join(removal.pattern for removal in plan.contract.removals)
@@ -49,12 +59,13 @@ def _lines(dry_run: DryRun, inherited: Mapping[str, str]) -> Iterator[str]:
         yield f"sbatch --test-only says: {dry_run.slurm.says}"
     yield ""
     yield "the same by hand, a command for each node:"
+    outside = plan.with_view("off")  # a shell has the machine's own names and directories
     for index in shown_indices(len(plan.cluster.nodes)):
         if index is None:
             yield f"# ... {len(plan.cluster.nodes) - 3:,} nodes more ..."
             continue
         yield f"# {node_line(plan, index)}"
-        yield by_hand(list(plan.node_ranks(index)), inherited)
+        yield by_hand(list(outside.node_ranks(index)), inherited)
 
 
 def _node(plan: Plan, index: int, first: RankPlan) -> Iterator[str]:

@@ -16,7 +16,13 @@ from rich.tree import Tree
 
 from slurm_adapter.errors import printable
 from slurm_adapter.quoting import shell_words
-from slurm_adapter.show.dryrun import explained_words, headline, node_line, shown_indices
+from slurm_adapter.show.dryrun import (
+    explained_words,
+    headline,
+    node_line,
+    seen_around,
+    shown_indices,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -76,6 +82,10 @@ class _Drawing:
                 root.add(Text(f"... {nodes - 3:,} nodes more, alike", style="dim"))
             else:
                 self._add_node(root, index)
+        if around := seen_around(self._plan):
+            view = self._plan.cluster.nodes[0].view
+            own = root.add(Text(f"{view} view: what each rank has to itself", style="bold cyan"))
+            own.add(self._table((seen, Text(shows, style="dim"), "") for seen, shows in around))
         removed = root.add(Text("taken out of every rank's environment", style="bold cyan"))
         reasons: dict[str, list[str]] = {}
         for removal in self._plan.contract.removals:

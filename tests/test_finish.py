@@ -16,7 +16,7 @@ def verdict(tmp_path: Path, log: str, status: int = 143) -> tuple[int, str]:
     path = tmp_path / "log"
     path.write_bytes(log.encode())
     done = subprocess.run(
-        [ADAPTER, "first-failure", str(status), path], capture_output=True, text=True, check=False
+        [ADAPTER, "finish", str(status), path], capture_output=True, text=True, check=False
     )
     return done.returncode, done.stderr
 
@@ -108,4 +108,7 @@ def test_logs_are_found_below_another_working_directory(user: User) -> None:
         *("--sbatch", "output=logs/%j.out", "--command", "echo done"),
     )
     assert user.finish(job_id).state == "COMPLETED"
-    assert "0: done\n" in user.log("elsewhere/logs/*.out")
+    said = user.log("elsewhere/logs/*.out")
+    log = f"{user.folder}/slurm-adapter/job/log/modelarts-job-"
+    assert f"0: slurm-adapter: each node's output is in its file: {log}" in said
+    assert user.outputs("job") == ["done\nslurm-adapter: worker-0 ended, return code 0\n"]

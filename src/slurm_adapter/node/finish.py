@@ -1,0 +1,145 @@
+"""The end of a generated script: the job's status is that of the rank that failed first.
+
+srun returns the highest status of all tasks, and tasks that it ended because another had failed
+count with 143 (SB-08). Its own messages in the job's log stand in the order in which tasks ended,
+and say how. Where each node has a log file, that gets its last line here: the node's side has
+become the rank and cannot write it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+
+from slurm_adapter.cluster.counts import is_number
+from slurm_adapter.cluster.hostlist import expand_hostlist
+from slurm_adapter.errors import NODE_LOST, BadValueError
+from slurm_adapter.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+START = "slurm-adapter: starting"
+"""How a generated script begins a run in its log."""
+
+_MESSAGE = re.compile(r"srun: error: (?P<node>\S+): tasks? (?P<tasks>[0-9,\-]+): (?P<how>.+)")
+_NODE_LOST = re.compile(r"srun: error: Node failure on (?P<node>\S+)")
+_EXITED = re.compile(r"Exited with exit code ([0-9]+)")
+_OUT_OF_MEMORY = "Out Of Memory"
+_MOST_STATUS = 255
+_SHOWN_LINES, _SHOWN_BYTES = 10, 4096
+_USAGE = "slurm-adapter finish STATUS LOG [FOLDER]"
+
+
+@record
+class Ends:
+    """How the tasks of a step ended, as far as srun's messages tell."""
+
+    said: str = ""
+    """What to say about the first failure; empty where no message tells of one."""
+    status: int = 0
+    """Exit status of the first failure."""
+    first: int | None = None
+    """The rank that failed first; None where that is a node, or not known."""
+    by_rank: Mapping[int, int] = {}
+    """Exit status of each rank that srun names; 128 + N for signal N."""
+    lost: bool = False
+    """Whether a node was lost, so that others' ends are not known."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Return the first failure's status: `finish STATUS LOG [FOLDER]`.
+
+    STATUS is srun's own, LOG the log of the job, FOLDER where each node has a log file.
+    """
+    if len(words) not in (2, 3) or not is_number(words[0]):
+        raise BadValueError("finish is called by generated scripts", _USAGE)
+    status = int(words[0])
+    ends = Ends()
+    if status:
+        try:
+            # Lines end at \n alone: after a carriage return a rank could write anything unlabelled.
+            with open(words[1], encoding="utf-8", errors="replace", newline="\n") as log:  # noqa: PTH123
+                ends = read_ends(log)
+        except OSError:
+            ends = Ends()
+    if ends.said:
+        print(f"slurm-adapter: {ends.said}", file=sys.stderr)  # noqa: T201
+    if len(words) == 3:  # noqa: PLR2004
+        _end_logs(words[2], status, ends, os.environ)
+    return ends.status or status
+
+
+def read_ends(lines: Iterable[str]) -> Ends:
+    """Return how the tasks of the last run in a log ended.
+
+    A requeued job may append to its log: the script's first line marks where a run starts. A
+    lost node comes before what its loss did to ranks elsewhere.
+    """
+    ends = Ends()
+    by_rank: dict[int, int] = {}
+    for line in lines:
+        if line.startswith(START):
+            ends, by_rank = Ends(), {}
+        elif lost := _NODE_LOST.match(line):
+            ends = Ends(f"node {lost['node']} was lost", NODE_LOST, lost=True)
+        elif match := _MESSAGE.match(line):
+            how = match["how"].strip()
+            status = _status(how)
+            if status is None:
+                continue
+            tasks = [int(task) for task in expand_hostlist(f"[{match['tasks']}]")]
+            by_rank.update(dict.fromkeys(tasks, status))
+            if not ends.said:
+                ranks = f"rank{'s' if len(tasks) > 1 else ''} {match['tasks']} on {match['node']}"
+                ends = Ends(f"{ranks} failed first: {how}", status, tasks[0])
+    return Ends(ends.said, ends.status, ends.first, by_rank, ends.lost)
+
+
+def _status(how: str) -> int | None:
+    """Return the exit status that srun's words stand for: 128 + N for signal N."""
+    exited = _EXITED.match(how)
+    if exited is not None:
+        return min(int(exited[1]), _MOST_STATUS)
+    if how.startswith(_OUT_OF_MEMORY):
+        return 128 + signal.SIGKILL
+    name = how.removesuffix(" (core dumped)")
+    return next(
+        (128 + one for one in signal.valid_signals() if signal.strsignal(one) == name), None
+    )
+
+
+def _end_logs(folder: str, status: int, ends: Ends, environment: Mapping[str, str]) -> None:
+    """Write the last line of each node's log, and show the end of the first failing one's."""
+    from slurm_adapter.contracts.workers import name_workers  # noqa: PLC0415 - it may not be needed
+    from slurm_adapter.node.packages import remove_packages  # noqa: PLC0415
+    from slurm_adapter.node.step import derive_uuid  # noqa: PLC0415
+
+    # A generated script has one step, and that is step 0.
+    uuid = derive_uuid(environment, "0")
+    workers = name_workers(uuid, int(environment.get("SLURM_JOB_NUM_NODES") or 1))
+    remove_packages(os.path.dirname(folder), workers)  # noqa: PTH120
+    told = status == 0 or (bool(ends.by_rank) and not ends.lost)
+    for index in range(workers.count):
+        path = f"{folder}/{workers.log_name(index)}"
+        try:
+            log = os.open(path, os.O_RDWR | os.O_APPEND)
+        except OSError:  # the rank did not get as far as that
+            continue
+        with open(log, "r+b", buffering=0) as file:  # noqa: PTH123
+            if index == ends.first:
+                _show_end(file.fileno(), path)
+            code = ends.by_rank.get(index, 0) if told else None
+            file.write(workers.last_line(index, code).encode())
+
+
+def _show_end(log: int, path: str) -> None:
+    size = os.fstat(log).st_size
+    text = os.pread(log, _SHOWN_BYTES, max(0, size - _SHOWN_BYTES)).decode(errors="replace")
+    lines = text.splitlines()[-_SHOWN_LINES:]
+    if lines:
+        shown = "".join(f"  {line}\n" for line in lines)
+        os.write(2, os.fsencode(f"slurm-adapter: the end of {path}:\n{shown}"))

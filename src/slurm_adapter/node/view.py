@@ -1,0 +1,165 @@
+"""The view: a rank's own hosts file, host name and directories, without root and container.
+
+A child process of this one enters namespaces of its own and builds everything in them; only when
+all of it is there does this process join them. So whatever a kernel or a site forbids, and at
+whatever step, nothing of this process has changed then.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from slurm_adapter.node import kernel, root
+from slurm_adapter.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+_DONE = b"done"
+_MOST_BYTES = 4096
+# (what /proc calls it, the flag); the user namespace first: rights in the others come with it.
+_KINDS = (
+    ("user", kernel.CLONE_NEWUSER),
+    ("mnt", kernel.CLONE_NEWNS),
+    ("uts", kernel.CLONE_NEWUTS),
+)
+
+
+class RefusedError(Exception):
+    """The kernel or the site does not allow it; nothing was changed.
+
+    Args:
+        number: error number.
+        call: the system call, and what it was for.
+    """
+
+    def __init__(self, number: int, call: str) -> None:
+        super().__init__(f"{call}: {os.strerror(number)}")
+        self.number = number
+        self.call = call
+
+
+@record
+class View:
+    """What one node's rank is to find around it."""
+
+    files: root.Files
+    host_name: str = ""
+    """Empty: the machine's own name and directories stay, only files get other contents."""
+
+
+class Entry:
+    """Namespaces that are ready to be entered; they end with the last process in them."""
+
+    def __init__(self, namespaces: tuple[tuple[int, int], ...]) -> None:
+        self._namespaces = namespaces
+
+    def enter(self) -> None:
+        """Take this process over; its working directory is `/` afterwards."""
+        for descriptor, kind in self._namespaces:
+            kernel.join(descriptor, kind)
+
+    def close(self) -> None:
+        """Let go: without a process in them the namespaces are gone."""
+        for descriptor, _ in self._namespaces:
+            os.close(descriptor)
+
+
+def prepare(view: View) -> Entry:
+    """Build a view in namespaces of its own, as this user with this user's groups.
+
+    Root needs no user namespace for it, unless it is the root of a container that may do little.
+
+    Raises:
+        RefusedError: where that is not allowed here.
+    """
+    if os.geteuid() == 0:
+        try:
+            return _prepare(view, _KINDS[1:])
+        except RefusedError as refused:
+            if refused.call != "unshare":
+                raise
+    return _prepare(view, _KINDS)
+
+
+def _prepare(view: View, kinds: tuple[tuple[str, int], ...]) -> Entry:
+    answers, tell = os.pipe()
+    told, go_on = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(go_on)
+        _build_and_wait(view, sum(flag for _, flag in kinds), tell, told)
+    os.close(tell)
+    os.close(told)
+    try:
+        answer = os.read(answers, _MOST_BYTES)
+        if answer != _DONE:
+            number, _, call = answer.decode(errors="replace").partition(" ")
+            raise RefusedError(int(number or 1), call or "a process of its own")
+        return Entry(tuple((_open(child, name), flag) for name, flag in kinds))
+    finally:
+        os.close(answers)
+        os.close(go_on)
+        os.waitpid(child, 0)
+
+
+def _open(pid: int, name: str) -> int:
+    return os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _build_and_wait(view: View, flags: int, tell: int, told: int) -> NoReturn:
+    """In the child: build, report, and keep the namespaces until they have been opened."""
+    try:
+        _build(view, flags)
+        answer = _DONE
+    except OSError as error:
+        answer = f"{error.errno or 1} {error.filename or error.strerror}".encode()
+    except BaseException as error:  # noqa: BLE001 - two processes must never go on from here
+        answer = f"1 {error!r}".encode()
+    try:
+        os.write(tell, answer[:_MOST_BYTES])
+        os.read(told, 1)  # until the other end is closed
+    finally:
+        os._exit(0)
+
+
+def _build(view: View, flags: int) -> None:
+    if flags & kernel.CLONE_NEWUSER:
+        _raise_limits()
+    uid, gid = os.geteuid(), os.getegid()
+    kernel.unshare(flags)
+    if flags & kernel.CLONE_NEWUSER:
+        # Without this an ordinary user may not map a group (user_namespaces(7)); the groups
+        # themselves stay as they are.
+        _write("/proc/self/setgroups", "deny")
+        _write("/proc/self/uid_map", f"{uid} {uid} 1")
+        _write("/proc/self/gid_map", f"{gid} {gid} 1")
+    kernel.follow_machine()
+    root.ask_no_cache()
+    if view.host_name:
+        socket.sethostname(view.host_name)
+        root.build_root(view.files)
+    else:
+        root.cover_files(view.files.texts)
+
+
+def _raise_limits() -> None:
+    """Take the soft limits of this process up to the hard ones.
+
+    Linux 5.14 and later hold a user namespace to the soft limits of the process that made it,
+    even where a rank raises its own later (locked memory for InfiniBand).
+    """
+    import resource  # noqa: PLC0415 - only this process of a moment needs it
+
+    for name in ("NPROC", "MEMLOCK", "SIGPENDING", "MSGQUEUE"):
+        number = getattr(resource, f"RLIMIT_{name}", None)
+        if number is not None:
+            hard = resource.getrlimit(number)[1]
+            resource.setrlimit(number, (hard, hard))
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="ascii") as file:  # noqa: PTH123 - pathlib costs start-up time
+        file.write(text)

@@ -25,6 +25,10 @@ for purpose in "$@"; do
         want zsh which zsh
         want shellcheck which shellcheck
         want strace which strace
+        want iputils-ping which ping
+        want libnss-wrapper test -e "/usr/lib/$(uname -m)-linux-gnu/libnss_wrapper.so"
+        want nscd which nscd
+        want autofs which automount
         ;;
     *)
         echo "system-packages.sh: no purpose '$purpose'; use venv or tests" >&2

@@ -7,6 +7,15 @@ cluster the moment the owner of the handle ends, however it ends.
 
 from testbed.cluster import ClusterError, SlurmCluster
 from testbed.jobs import JobEnd
+from testbed.names import ADDRESSES
 from testbed.requirements import unavailable
+from testbed.slurmconf import SILENT_NAME_SERVER
 
-__all__ = ["ClusterError", "JobEnd", "SlurmCluster", "unavailable"]
+__all__ = [
+    "ADDRESSES",
+    "SILENT_NAME_SERVER",
+    "ClusterError",
+    "JobEnd",
+    "SlurmCluster",
+    "unavailable",
+]

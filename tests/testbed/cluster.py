@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 
@@ -185,6 +185,17 @@ class SlurmCluster:
         place.chmod(mode)
         os.chown(place, ADA.uid, ADA.gid)
         return self.home / path_inside
+
+    @contextlib.contextmanager
+    def etc_file(self, name: str, text: str) -> Iterator[None]:
+        """Give a file of /etc that the cluster covers another text on every host, for a while."""
+        path = self.state / "etc" / name
+        before = path.read_text()
+        path.write_text(text)  # in place: what is mounted is this very file
+        try:
+            yield
+        finally:
+            path.write_text(before)
 
     def pids(self, node: str) -> list[int]:
         """Return every process in the node's network namespace, by its pid outside."""

@@ -108,6 +108,10 @@ def hosts() -> str:
     return "\n".join(lines) + "\n"
 
 
+SILENT_NAME_SERVER = "nameserver 192.0.2.53\n"
+"""A resolv.conf whose server never answers: no host forwards what is sent there."""
+
+
 def etc_files() -> dict[str, str]:
     """Return the text of each covered file of /etc, by its path below /etc."""
     return {

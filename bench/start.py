@@ -1,45 +1,30 @@
 """What `exec` costs a rank's start, on top of an interpreter that starts and ends."""
 
-import os
+import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 
+from exec_times import ADAPTER, RUNS, VIEWS, milliseconds
 from figure import Figure
 
-ADAPTER = Path(sys.executable).with_name("slurm-adapter")
-STEP = {
-    "SLURM_JOB_ID": "12",
-    "SLURM_STEP_ID": "0",
-    "SLURM_STEP_NODELIST": "localhost",
-    "SLURM_STEP_NUM_TASKS": "1",
-    "SLURM_STEP_TASKS_PER_NODE": "1",
-    "SLURM_PROCID": "0",
-    "SLURM_LOCALID": "0",
-    "SLURM_NODEID": "0",
-}
-_RUNS = 41
-_GOALS_MS = {"off": 35, "full": 50}
+PROJECT = Path(__file__).parents[1]
+sys.path.insert(0, str(PROJECT / "tests"))
+
+from testbed import SlurmCluster, unavailable  # noqa: E402
+
+_GOALS_MS = {"off": 35, "hosts": 50, "full": 50}
 _CLI_GOAL_MS = 150.0
 
 
 def start_figures() -> list[Figure]:
     """Measure exec beside a bare interpreter, and the command line's --help and --version."""
-    bare = [sys.executable, "-c", "pass"]
-    runs: dict[str, list[float]] = {view: [] for view in ("bare", *_GOALS_MS)}
-    with TemporaryDirectory() as folder:
-        for _ in range(_RUNS):
-            runs["bare"].append(_time_ms(bare))
-            for view in _GOALS_MS:
-                options = [f"--job-folder={folder}/job", f"--view={view}"]
-                runs[view].append(_time_ms([str(ADAPTER), "exec", *options, "--", "/bin/true"]))
+    runs = _exec_times()
     theirs = median(runs["bare"])
     figures = []
-    for view, goal in _GOALS_MS.items():
-        ours = median(runs[view])
+    for view in VIEWS:
+        ours, goal = median(runs[view]), _GOALS_MS[view]
         added = median(our - bare for our, bare in zip(runs[view], runs["bare"], strict=True))
         figures.append(
             Figure(
@@ -52,7 +37,7 @@ def start_figures() -> list[Figure]:
             )
         )
     for option in ("--version", "--help"):
-        took = median(_time_ms([str(ADAPTER), option]) for _ in range(_RUNS // 2))
+        took = median(milliseconds([str(ADAPTER), option]) for _ in range(RUNS // 2))
         figures.append(
             Figure(
                 f"`slurm-adapter {option}`",
@@ -66,7 +51,16 @@ def start_figures() -> list[Figure]:
     return figures
 
 
-def _time_ms(command: list[str]) -> float:
-    begin = time.perf_counter()
-    subprocess.run(command, env={**os.environ, **STEP}, stdout=subprocess.DEVNULL, check=True)
-    return (time.perf_counter() - begin) * 1000
+def _exec_times() -> dict[str, list[float]]:
+    """Measure as an ordinary user on a node of the test cluster; without one, as who we are."""
+    command = [sys.executable, str(PROJECT / "bench/exec_times.py")]
+    if unavailable():
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    else:
+        with SlurmCluster.start(PROJECT) as cluster:
+            done = cluster.run(command, node=cluster.nodes[0], timeout=300.0)
+            if done.returncode != 0:
+                raise RuntimeError(done.stderr)
+            said = done.stdout
+    times: dict[str, list[float]] = json.loads(said)
+    return times

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import suppress
 
 from slurm_adapter.node import kernel, root
 from slurm_adapter.record import record
@@ -102,7 +103,8 @@ def _prepare(view: View, kinds: tuple[tuple[str, int], ...]) -> Entry:
     finally:
         os.close(answers)
         os.close(go_on)
-        os.waitpid(child, 0)
+        with suppress(ChildProcessError):  # somebody above ignores SIGCHLD: the kernel reaps it
+            os.waitpid(child, 0)
 
 
 def _open(pid: int, name: str) -> int:

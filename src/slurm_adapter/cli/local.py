@@ -10,7 +10,8 @@ from slurm_adapter.cli.report import boot_warnings, check_format, print_dry_run,
 from slurm_adapter.cli.request import job_from_layers, settings_of
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.launch.events import Ended
-from slurm_adapter.launch.local import LocalFleet, install_packages, prepare_local
+from slurm_adapter.launch.fleet import LocalFleet
+from slurm_adapter.launch.local import install_packages, prepare_local
 from slurm_adapter.launch.logs import NodeLogs
 from slurm_adapter.launch.supervise import Supervisor
 from slurm_adapter.node.packages import remove_packages

@@ -74,7 +74,9 @@ def _run(words: list[str]) -> int:
     for warning in ready.warnings:
         print(f"slurm-adapter: warning: {warning}", file=sys.stderr)  # noqa: T201
     if action == "exec":
-        step.become(ready, os.environ, log=options.log)
+        from slurm_adapter.node.become import become  # noqa: PLC0415
+
+        become(ready, os.environ, log=options.log)
     from slurm_adapter.node.environment import render  # noqa: PLC0415
     from slurm_adapter.output import write_stdout  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""A rank that is ready: this process enters its surroundings and becomes it; nothing of ours stays."""
+"""A rank that is ready: this process enters its surroundings and becomes it, leaving nothing."""
 
 from __future__ import annotations
 

@@ -151,3 +151,10 @@ def test_makes_the_jobs_folder_only_where_a_rank_is_told_of_it(
 ) -> None:
     assert run("--contract", contract, "--", "true").returncode == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == made
+
+
+def test_leaves_signals_as_they_were(tmp_path: Path) -> None:
+    """Python ignores SIGPIPE and SIGXFSZ for itself; a rank must not inherit that."""
+    status = ["sh", "-c", "grep -E '^Sig(Ign|Blk)' /proc/self/status"]
+    plain = run_in(tmp_path, status, ALONE)
+    assert run_in(tmp_path, [ADAPTER, "exec", "--", *status], ALONE).stdout == plain.stdout

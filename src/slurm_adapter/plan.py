@@ -10,8 +10,7 @@ from itertools import accumulate
 
 from slurm_adapter.cluster.cluster import Run
 from slurm_adapter.contracts import get_contract
-from slurm_adapter.contracts.place import Place
-from slurm_adapter.contracts.workers import Workers, name_workers
+from slurm_adapter.contracts.place import Place, Workers, name_workers
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job import Argv, Boot, Command
 from slurm_adapter.record import as_dict, record, replace

@@ -7,8 +7,7 @@ plug-ins, on which its jobs run.
 
 from __future__ import annotations
 
-from slurm_adapter.contracts.place import RANK_VARIABLES
-from slurm_adapter.contracts.workers import TASK_NAME, name_workers
+from slurm_adapter.contracts.place import RANK_VARIABLES, TASK_NAME, name_workers
 from slurm_adapter.errors import StepError
 from slurm_adapter.job import LONGEST_STRING, Boot
 from slurm_adapter.setting import Removal, Setting, Word

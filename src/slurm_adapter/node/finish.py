@@ -114,7 +114,7 @@ def _status(how: str) -> int | None:
 
 def _end_logs(folder: str, status: int, ends: Ends, environment: Mapping[str, str]) -> None:
     """Write the last line of each node's log, and show the end of the first failing one's."""
-    from slurm_adapter.contracts.workers import name_workers  # noqa: PLC0415 - it may not be needed
+    from slurm_adapter.contracts.place import name_workers  # noqa: PLC0415 - it may not be needed
     from slurm_adapter.node.packages import remove_packages  # noqa: PLC0415
     from slurm_adapter.node.step import derive_uuid  # noqa: PLC0415
 

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from slurm_adapter.contracts.workers import Workers
+    from slurm_adapter.contracts.place import Workers
 
 SWITCH = "/etc/nsswitch.conf"
 _MAPPED = ".mapped"

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from slurm_adapter.contracts.workers import Workers
+    from slurm_adapter.contracts.place import Workers
     from slurm_adapter.job import Job
 
 # Run by the job's interpreter, with the directory as its one argument.

@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from slurm_adapter.contracts.workers import Workers
+    from slurm_adapter.contracts.place import Workers
     from slurm_adapter.job import Job
     from slurm_adapter.plan import Plan
 

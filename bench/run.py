@@ -13,6 +13,7 @@ from pathlib import Path
 
 from figure import Figure
 from hostlists import hostlist_figures
+from hostsfile import hosts_figures
 from reduce import reduce_figures
 from start import start_figures
 
@@ -29,7 +30,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help=f"also write {PAGE.name}")
     options = parser.parse_args()
-    figures = [*start_figures(), *hostlist_figures(), *reduce_figures()]
+    figures = [*start_figures(), *hostlist_figures(), *hosts_figures(), *reduce_figures()]
     table = "\n".join([Figure.HEADER, *(figure.row() for figure in figures)])
     machine = (
         f"{date.today():%Y-%m-%d}, {os.cpu_count()} cores,"  # noqa: DTZ011 - the day, for people

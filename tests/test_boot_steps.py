@@ -95,9 +95,34 @@ class TestRequirements:
         for log in logs:
             assert "Requirement already satisfied: torch" in log
             assert "Successfully installed tiny-1.0" in log
-            assert f"tiny {user.folder}/slurm-adapter/use/packages/ma-job-" in log
+            assert f"tiny {user.folder}/slurm-adapter/use/run/ma-job-" in log
         assert sorted(site.iterdir()) == before
-        assert list(user.outside("slurm-adapter/use/packages").iterdir()) == []
+        assert not user.outside("slurm-adapter/use/run").exists()
+
+    def test_are_each_ranks_own_where_a_node_has_several(self, user: User) -> None:
+        write_wheel(user.outside(TINY))
+        user.write("pip-requirements.txt", f"./{TINY}\n")
+        user.write("use.py", "import tiny\nprint(tiny.__file__)\n")
+        job_id = user.run(
+            *("slurm-adapter", "sbatch", "--contract", "env", "--gpus-per-node", "2"),
+            *("--parsable", "--install-requirements", "use.py"),
+        )
+        end = user.finish(job_id)
+        log = user.log("slurm-adapter/use/log/*.out")
+        assert end.state == "COMPLETED", log
+        for local_rank in range(2):
+            assert f"/worker-0/packages-{local_rank}/site-packages/tiny.py\n" in log
+        assert not user.outside("slurm-adapter/use/run").exists()
+
+    def test_are_installed_whatever_the_users_pip_is_set_to(self, tmp_path: Path) -> None:
+        write_wheel(tmp_path / TINY)
+        (tmp_path / "pip-requirements.txt").write_text(f"./{TINY}\n")
+        (tmp_path / "use.py").write_text("import tiny\nprint(tiny.__file__)\n")
+        env = {"PIP_USER": "1", "PIP_TARGET": str(tmp_path / "elsewhere")}
+        done = adapter("local", "--install-requirements", "use.py", cwd=tmp_path, env=env)
+        assert done.status == 0, done.err
+        assert done.out.startswith(f"[0] {tmp_path}/slurm-adapter/use/run/ma-job-")
+        assert not (tmp_path / "slurm-adapter/use/run").exists()
 
     def test_that_cannot_be_had_stop_the_start(self, tmp_path: Path) -> None:
         (tmp_path / "use.py").write_text("print('started')")

@@ -154,7 +154,7 @@ class TestJson:
         on_nodes = [
             f"{job}/modelarts/log/",
             f"{job}/modelarts/user-job-dir/{code}/",
-            f"{job}/cache/worker-<index>/",
+            f"{job}/run/",
         ]
         assert self.document(folder, "local")["files"] == [f"{job}/log/", *on_nodes]
         submitted = [f"{job}/log/", f"{job}/show.sbatch"]

@@ -18,7 +18,7 @@ JOB = Job(
 )
 SMALL = f"""\
 #!/bin/bash
-# Written by slurm-adapter {__version__}: 2 nodes, one rank per node, contract modelarts.
+# Written by slurm-adapter {__version__}: 2 nodes, one rank each, contract modelarts.
 #SBATCH --job-name=train
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
@@ -43,8 +43,9 @@ srun --label --kill-on-bad-exit=1 --export=ALL \\
     --port=29400 \\
     --env=WANDB_MODE \\
     --boot=/code/train.py -- --epochs 5 || set -- "$?"
-# srun returns the highest status of all; this the first failure's and ends each node's log.
-/opt/bin/slurm-adapter finish "$1" /proc/self/fd/2 /job/log
+# srun returns the highest status of all; this returns the first failure's, ends
+# the nodes' logs, and takes away what was for this run alone.
+/opt/bin/slurm-adapter finish "$1" /proc/self/fd/2 /job
 """
 HOSTILE = [
     "",

@@ -80,6 +80,47 @@ class TestHomes:
         assert (done.returncode, done.stdout) == (0, "mine\n")
         assert "/home/ma-user is your own home directory here" in done.stderr
 
+    def test_of_modelarts_name_may_hold_an_input(self, user: User) -> None:
+        """A path of the view is a real one, too: what the user means is the real one."""
+        with other_home(user.cluster, "ma-user") as there:
+            data = there / "modelarts/inputs/data_url_0"
+            data.mkdir(parents=True)
+            (data / "theirs").write_text("")
+            channel = "data_url=/home/ma-user/modelarts/inputs/data_url_0"
+            listed = seen(user, "sh", "-c", "ls $data_url", options=("--input", channel))
+        assert listed == "theirs\n"
+
+    @pytest.mark.parametrize("odd", ["/home/../etc", "/home/.", "/home//x", "/home/\n"])
+    def test_may_be_written_in_odd_ways(self, user: User, odd: str) -> None:
+        assert seen(user, "ls", "-d", "/home/ma-user", ODD=odd) == "/home/ma-user\n"
+
+
+def test_a_view_may_stand_in_a_view(user: User) -> None:
+    """A script that starts a job of its own on the node."""
+    user.write("inner.py", "import os, socket\nprint(socket.gethostname(), os.getcwd())\n")
+    inner = f"{ADAPTER} local -N 2 inner.py; head -c 4 /etc/passwd; ls /home"
+    lines = seen(user, "sh", "-c", inner).splitlines()
+    code = f"/home/ma-user/modelarts/user-job-dir/{user.folder.name}"
+    for index, line in enumerate(sorted(lines)[:2]):
+        assert line.startswith(f"[{index}] ma-job-")
+        assert line.endswith(f"-worker-{index} {code}")
+    assert lines[2:] == ["rootada", "ma-user"]
+
+
+def test_a_job_folder_of_somebody_else_is_not_trusted(user: User) -> None:
+    """Who owns it could put packages there that this job then loads."""
+    theirs = user.outside("slurm-adapter/job/log")
+    theirs.mkdir(parents=True)
+    for path in (theirs, theirs.parent, theirs.parent.parent):
+        path.chmod(0o777)
+        os.chown(path, 4242, 4242)
+    step = ["srun", "-N1", str(ADAPTER), "exec", "--", "touch", "started"]
+    done = user.cluster.run(step, cwd=str(user.folder), env=user.environment)
+    assert done.returncode != 0
+    assert "slurm-adapter/job/log belongs to another user (uid 4242)" in done.stderr
+    assert "--job-folder DIR" in done.stderr
+    assert not user.outside("started").exists()
+
 
 class TestDirectoriesMountedOnDemand:
     @pytest.fixture(params=["shared", "private"])

@@ -100,8 +100,8 @@ class Job:
     """The surroundings a rank gets: `full`, `hosts` or `off`; None: what its contract is used to,
     or less where a node does not allow it."""
     cache: str | None = None
-    """A directory of each node to show as /cache, absolute or beginning with a variable that is
-    put in there; None: one in the job's folder."""
+    """A directory of each node to show as /cache; variables in it are put in there. None: one in
+    the job's folder."""
     pre_start: str | None = None
     """A shell script read before the boot file starts, absolute; inside the code directory."""
     install_requirements: bool = False
@@ -146,16 +146,6 @@ class Job:
             _check_choice("way to deliver channels", self.channels_as, DELIVERIES)
         if self.view is not None:
             _check_choice("view", self.view, VIEWS)
-        if self.cache is not None and not self.may_be_full:
-            raise BadValueError(
-                "--cache shows a directory as /cache, which only a full view can",
-                "Leave it out, or give --view full.",
-            )
-
-    @property
-    def may_be_full(self) -> bool:
-        """Whether ranks may get a full view: asked for, or what their contract is used to."""
-        return self.view == "full" or (self.view is None and self.contract == "modelarts")
 
     @property
     def requirements(self) -> str:

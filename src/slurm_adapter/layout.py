@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 HOME = "/home/ma-user"
 _MOUNT = f"{HOME}/modelarts"
+INPUTS = f"{_MOUNT}/inputs"
 CACHE = "/cache"
 VOLCANO = "/etc/volcano"
 
@@ -69,15 +70,19 @@ class Layout:
         """Return the reason for a directory of ModelArts' own, or a real one."""
         return f"{what}: shows {real}" if self.full else what
 
-    def mounts(self, node_index: int) -> tuple[tuple[str, str], ...]:
-        """Return what a full view shows on a node, as (real path, path of ModelArts'), in order."""
+    def mounts(self, cache: str) -> tuple[tuple[str, str], ...]:
+        """Return what a full view shows on a node, as (real path, path of ModelArts'), in order.
+
+        Args:
+            cache: the node's own directory for /cache.
+        """
         job = self.job
         return (
             (job.folder, HOME),
             (job.log_folder, self.log),
             (job.code, self.code),
             *((os.path.abspath(one.path), self.channel(one)) for one in job.channels),  # noqa: PTH100
-            (job.cache or f"{job.folder}/cache/worker-{node_index}", CACHE),
+            (cache, CACHE),
         )
 
 
@@ -85,9 +90,12 @@ def mount_point(job: Job, path: str) -> str | None:
     """Return the real directory on which a path below `HOME` is mounted; None for others.
 
     ModelArts' tree lies in the job's folder, so that what a script writes beside the mounts is
-    kept there.
+    kept there; only the inputs have a directory of their own, with this run's alone.
     """
-    return f"{job.folder}{path[len(HOME) :]}" if path.startswith(f"{HOME}/") else None
+    if not path.startswith(f"{HOME}/"):
+        return None
+    folder = os.path.dirname(path) if path.startswith(f"{INPUTS}/") else path  # noqa: PTH120
+    return f"{job.folder}{folder[len(HOME) :]}"
 
 
 def _leaf(job: Job) -> str:

@@ -168,7 +168,7 @@ class Plan:
             return self
         nodes = tuple(replace(node, view=level) for node in self.cluster.nodes)
         cluster = replace(self.cluster, nodes=nodes)
-        return replace(self, cluster=cluster, warnings=self.contract.check(self.job, cluster))
+        return replace(self, cluster=cluster, warnings=_warnings(self.job, cluster, self.contract))
 
     def with_settings(self, node_index: int, settings: tuple[Setting, ...]) -> Plan:
         """Return this plan with variables of a node, which take account of the user's own."""
@@ -237,7 +237,15 @@ def make_plan(job: Job, cluster: Cluster, run: Run | None = None) -> Plan:
     run = run or Run()
     contract = get_contract(job.contract)
     _check_master(job, cluster)
-    return Plan(job, cluster, run, contract, contract.check(job, cluster))
+    return Plan(job, cluster, run, contract, _warnings(job, cluster, contract))
+
+
+def _warnings(job: Job, cluster: Cluster, contract: Contract) -> tuple[str, ...]:
+    """Return what to warn of; raise where the job cannot run there."""
+    found = contract.check(job, cluster)
+    if job.cache is None or cluster.nodes[0].view == "full":
+        return found
+    return (*found, f"{job.cache} is not shown as /cache: only a full view has it")
 
 
 def _check_master(job: Job, cluster: Cluster) -> None:

@@ -7,7 +7,13 @@ import sys
 
 def main() -> int:
     """Run the command line; ranks take a short way that loads none of the head's libraries."""
-    words = sys.argv[1:]
+    try:
+        return _main(sys.argv[1:])
+    except KeyboardInterrupt:  # while modules were being loaded
+        return 130
+
+
+def _main(words: list[str]) -> int:
     if words and words[0] in ("exec", "env", "finish"):
         from slurm_adapter.node.main import main as node_main  # noqa: PLC0415
 

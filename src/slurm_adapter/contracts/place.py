@@ -65,6 +65,14 @@ class Workers:
         """Return the name of a node's log file, as ModelArts' console has it."""
         return f"modelarts-job-{self.job_name.removeprefix(_PREFIX)}-{TASK_NAME}-{index}.log"
 
+    def run_folder(self, job_folder: str) -> str:
+        """Return the directory of what a job's folder holds for this run alone."""
+        return f"{job_folder}/run/{self.job_name}"
+
+    def node_folder(self, job_folder: str, index: int) -> str:
+        """Return the part of it that belongs to one node."""
+        return f"{self.run_folder(job_folder)}/{TASK_NAME}-{index}"
+
     def last_line(self, index: int, status: int | None) -> str:
         """Return the line that ends a node's log; the status is None where nothing tells it."""
         code = "return code not known" if status is None else f"return code {status}"

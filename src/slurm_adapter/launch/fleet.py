@@ -50,12 +50,11 @@ class LocalFleet:
             for start in starts:
                 self._add(start)
         except BaseException:
-            self.send(signal.SIGKILL)
+            with suppress(OSError):  # no descriptor left to look with; they die with this process
+                self.send(signal.SIGKILL)
             raise
         finally:
-            for surroundings in run.surroundings:
-                if surroundings.entry is not None:
-                    surroundings.entry.close()
+            run.close()
 
     def _add(self, start: _Start) -> None:
         child = start.run()
@@ -193,6 +192,7 @@ class _Start:
 
         def settle() -> None:
             die_with_parent()
+            process.restore_descriptor_limit()
             if self._entry is not None:
                 self._entry.enter()
             os.chdir(self._cwd)

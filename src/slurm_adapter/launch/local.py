@@ -11,11 +11,13 @@ from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import VISIBLE_DEVICES, device_list
 from slurm_adapter.contracts import get_contract
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
+from slurm_adapter.job import VIEWS
 from slurm_adapter.node import facts
 from slurm_adapter.node.packages import install, packages_folder, packages_settings
 from slurm_adapter.node.program import find_program
 from slurm_adapter.node.surround import Surroundings, surround
 from slurm_adapter.plan import Plan, make_plan
+from slurm_adapter.record import replace
 from slurm_adapter.setting import Setting, unbuffered
 
 if TYPE_CHECKING:
@@ -38,6 +40,11 @@ class LocalRun:
     """Of each node; empty where ranks get none of their own."""
     warnings: tuple[str, ...]
 
+    def close(self) -> None:
+        """Let go of what was prepared: ranks that run have it for themselves."""
+        for one in self.surroundings:
+            one.close()
+
 
 def prepare_local(job: Job, environment: Mapping[str, str], *, only_try: bool = False) -> LocalRun:
     """Return the plan of a job whose nodes are all this machine, with what its ranks start in.
@@ -45,7 +52,7 @@ def prepare_local(job: Job, environment: Mapping[str, str], *, only_try: bool = 
     Args:
         job: what to run.
         environment: what ranks inherit.
-        only_try: make no folder; only show what ranks would get.
+        only_try: make no folder; only show what ranks would get, from the first node's.
 
     Raises:
         AdapterError: where this machine has too few GPUs, or no port is free.
@@ -53,19 +60,33 @@ def prepare_local(job: Job, environment: Mapping[str, str], *, only_try: bool = 
     plan = _plan(job, environment)
     if job.install_requirements:
         for index in range(job.nodes):
-            folder = packages_folder(plan.job.folder, plan.workers, index)
+            folder = packages_folder(plan, index)
             plan = plan.with_settings(index, packages_settings(plan.job, folder, environment))
     if plan.cluster.nodes[0].view == "off":
         return LocalRun(plan, (), plan.warnings)
-    found = [
-        surround(plan, index, environment, only_try=only_try)
-        for index in range(1 if only_try else job.nodes)
-    ]
+    found = _surround_all(plan, environment, only_try=only_try)
     plan = plan.with_view(found[0].level)
     for index, surroundings in enumerate(found):
         plan = plan.with_settings(index, surroundings.settings)
-    warning = found[0].warning
-    return LocalRun(plan, tuple(found), (*plan.warnings, *([warning] if warning else ())))
+    warnings = [one.warning for one in found if one.warning]
+    return LocalRun(plan, tuple(found), (*plan.warnings, *warnings[:1]))
+
+
+def _surround_all(
+    plan: Plan, environment: Mapping[str, str], *, only_try: bool
+) -> list[Surroundings]:
+    """Give all nodes the same: what the least of them got, where namespaces run out midway."""
+    count = 1 if only_try else len(plan.cluster.nodes)
+    found: list[Surroundings] = []
+    for index in range(count):
+        found.append(surround(plan, index, environment, only_try=only_try))
+        least = max(found, key=lambda one: VIEWS.index(one.level))
+        if least.level != found[0].level:
+            for one in found:
+                one.close()
+            again = _surround_all(plan.with_view(least.level), environment, only_try=only_try)
+            return [replace(one, warning=least.warning or one.warning) for one in again]
+    return found
 
 
 def install_packages(plan: Plan, environment: Mapping[str, str]) -> None:
@@ -76,7 +97,7 @@ def install_packages(plan: Plan, environment: Mapping[str, str]) -> None:
         rank = next(plan.node_ranks(index))
         inherited = rank.environment(environment)
         python = find_program(plan.job.python, inherited, plan.job.code)
-        folder = packages_folder(plan.job.folder, plan.workers, index)
+        folder = packages_folder(plan, index)
         install(plan.job, folder, python, inherited, output=_STDERR)
 
 

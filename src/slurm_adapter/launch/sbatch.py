@@ -182,8 +182,9 @@ def _cpus_and_memory(job: Job, options: dict[str, str | None]) -> Iterator[Direc
 def _head(job: Job) -> str:
     nodes = "1 node" if job.nodes == 1 else f"{job.nodes} nodes"
     tasks = tasks_per_node(job)
-    per_node = "one rank per node" if tasks == 1 else f"{tasks} ranks per node"
-    return f"{HEADER.decode()} {__version__}: {nodes}, {per_node}, contract {job.contract}."
+    ranks = "one rank" if tasks == 1 else f"{tasks} ranks"
+    each = "" if job.nodes == 1 else " each"
+    return f"{HEADER.decode()} {__version__}: {nodes}, {ranks}{each}, contract {job.contract}."
 
 
 def _variables(job: Job) -> Iterator[str]:
@@ -219,10 +220,9 @@ def _step(job: Job, adapter: Sequence[str], cpus_per_task: str | None) -> Iterat
     rest = _program(job)
     yield from (f"    {option} \\" for option in options)
     yield f'    {rest} || set -- "$?"'
-    also = " and ends each node's log" if logs else ""
-    yield f"# srun returns the highest status of all; this the first failure's{also}."
-    folder = f" {shell_word(job.log_folder)}" if logs else ""
-    yield f'{shell_words([*adapter, "finish"])} "$1" /proc/self/fd/2{folder}'
+    yield "# srun returns the highest status of all; this returns the first failure's, ends"
+    yield "# the nodes' logs, and takes away what was for this run alone."
+    yield f'{shell_words([*adapter, "finish"])} "$1" /proc/self/fd/2 {shell_word(job.folder)}'
 
 
 def _exec_options(job: Job) -> Iterator[str]:

@@ -41,7 +41,7 @@ def become(ready: Ready, environment: Mapping[str, str], *, log: bool = False) -
         _check_rendezvous(plan, rank)
     make_told(job, rank.told)
     if log:
-        make_folder(job.log_folder)
+        make_folder(job.log_folder, job.folder)
     inherited = rank.environment(_without_coerced_locale(environment))
     output = _open_log(plan, rank) if log else None
     if job.install_requirements:
@@ -54,7 +54,7 @@ def become(ready: Ready, environment: Mapping[str, str], *, log: bool = False) -
 
 def _become(command: list[str], environment: Mapping[str, str], output: int | None) -> NoReturn:
     # Python ignores these two, and what is ignored stays so in the program that comes next: a
-    # shell's `yes | head -1` would complain instead of ending.
+    # shell's `yes | head -1` would complain instead of ending. As a program expects them.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     before = os.dup(2)  # where to complain, should it not work out
@@ -75,7 +75,7 @@ def _enter(ready: Ready) -> None:
     if ready.surroundings is not None and ready.surroundings.entry is not None:
         directory = directory or working_directory()
         ready.surroundings.entry.enter()
-        ready.surroundings.entry.close()
+        ready.surroundings.close()
     if not directory:
         return
     try:
@@ -108,9 +108,8 @@ def _install(
 
     job = plan.job
     python = find_program(job.python, environment, job.code)
-    install(
-        job, packages_folder(job.folder, plan.workers, rank.node_index), python, environment, output
-    )
+    folder = packages_folder(plan, rank.node_index, rank.local_rank)
+    install(job, folder, python, environment, output)
 
 
 def _without_coerced_locale(environment: Mapping[str, str]) -> Mapping[str, str]:

@@ -29,7 +29,9 @@ def address_toward(peer: str) -> str:
     """
     address = resolve(peer)
     why = "the name does not resolve"
-    if address:
+    if is_loopback(address):
+        why = f"its name leads to {address}, which never leads to another node"
+    elif address:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             try:
@@ -101,7 +103,8 @@ def look_up(name: str) -> str:
 def read_text(path: str) -> str:
     """Return a file's text; empty where it cannot be read (whoever needs it says so then)."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - pathlib costs start-up time
+        # Every byte is kept, whoever wrote it in whatever encoding.
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:  # noqa: PTH123 - pathlib costs start-up time
             return file.read()
     except OSError:
         return ""

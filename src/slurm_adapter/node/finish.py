@@ -53,7 +53,7 @@ class Ends:
 def main(words: Sequence[str]) -> int:
     """Return the first failure's status: `finish STATUS LOG [FOLDER]`.
 
-    STATUS is srun's own, LOG the log of the job, FOLDER where each node has a log file.
+    STATUS is srun's own, LOG the log of the job, FOLDER the job's own.
     """
     if len(words) not in (2, 3) or not is_number(words[0]):
         raise BadValueError("finish is called by generated scripts", _USAGE)
@@ -69,7 +69,7 @@ def main(words: Sequence[str]) -> int:
     if ends.said:
         print(f"slurm-adapter: {ends.said}", file=sys.stderr)  # noqa: T201
     if len(words) == 3:  # noqa: PLR2004
-        _end_logs(words[2], status, ends, os.environ)
+        _end_run(words[2], status, ends, os.environ)
     return ends.status or status
 
 
@@ -112,28 +112,28 @@ def _status(how: str) -> int | None:
     )
 
 
-def _end_logs(folder: str, status: int, ends: Ends, environment: Mapping[str, str]) -> None:
-    """Write the last line of each node's log, and show the end of the first failing one's."""
-    from slurm_adapter.contracts.place import name_workers  # noqa: PLC0415 - it may not be needed
-    from slurm_adapter.node.packages import remove_packages  # noqa: PLC0415
+def _end_run(folder: str, status: int, ends: Ends, environment: Mapping[str, str]) -> None:
+    """Write the last line of each node's log, and take away what was for this run alone."""
+    from slurm_adapter.contracts.place import name_workers  # noqa: PLC0415 - seldom needed
     from slurm_adapter.node.step import derive_uuid  # noqa: PLC0415
+    from slurm_adapter.node.tree import remove_run  # noqa: PLC0415
 
     # A generated script has one step, and that is step 0.
     uuid = derive_uuid(environment, "0")
     workers = name_workers(uuid, int(environment.get("SLURM_JOB_NUM_NODES") or 1))
-    remove_packages(os.path.dirname(folder), workers)  # noqa: PTH120
     told = status == 0 or (bool(ends.by_rank) and not ends.lost)
     for index in range(workers.count):
-        path = f"{folder}/{workers.log_name(index)}"
+        path = f"{folder}/log/{workers.log_name(index)}"
         try:
             log = os.open(path, os.O_RDWR | os.O_APPEND)
-        except OSError:  # the rank did not get as far as that
+        except OSError:  # the rank did not get as far as that, or its output went to srun
             continue
         with open(log, "r+b", buffering=0) as file:  # noqa: PTH123
             if index == ends.first:
                 _show_end(file.fileno(), path)
             code = ends.by_rank.get(index, 0) if told else None
             file.write(workers.last_line(index, code).encode())
+    remove_run(folder, workers)
 
 
 def _show_end(log: int, path: str) -> None:

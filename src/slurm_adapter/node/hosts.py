@@ -8,6 +8,8 @@ one address.
 
 from __future__ import annotations
 
+import os
+import re
 import socket
 
 from slurm_adapter.errors import ClusterUnfitError
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 SWITCH = "/etc/nsswitch.conf"
 _MAPPED = ".mapped"
+# A source, or an action in brackets, blanks included (nsswitch.conf(5)).
+_SOURCE = re.compile(r"\[[^\]]*\]|[^\s\[]+")
 # From this many look-ups on they are made side by side.
 _FEW, _THREADS = 4, 32
 
@@ -50,7 +54,12 @@ def _ask(names: Sequence[str]) -> list[str]:
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - 10 ms, seldom needed
 
     with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(look_up, names))
+        found = list(pool.map(look_up, names))
+    # Before Python 3.13 a thread that was joined may still be ending; a process that enters a user
+    # namespace must have one thread.
+    while len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208
+        os.sched_yield()
+    return found
 
 
 def check_addresses(names: Sequence[str], addresses: Sequence[str]) -> None:
@@ -75,7 +84,14 @@ def check_addresses(names: Sequence[str], addresses: Sequence[str]) -> None:
         owner[address] = name
 
 
-def hosts_text(site: str, workers: Workers, addresses: Sequence[str], names: Sequence[str]) -> str:
+def hosts_text(
+    site: str,
+    workers: Workers,
+    addresses: Sequence[str],
+    names: Sequence[str],
+    *,
+    workers_first: bool = False,
+) -> str:
     """Return the hosts file of a job.
 
     Args:
@@ -83,16 +99,19 @@ def hosts_text(site: str, workers: Workers, addresses: Sequence[str], names: Seq
         workers: the job's nodes by ModelArts' names.
         addresses: one for each node.
         names: the nodes' own names where the machine's file lacks them, else empty.
+        workers_first: whether an address leads back to a worker's name rather than the node's.
     """
-    lines = [site.rstrip("\n"), "", f"# {workers.job_name}: every worker, and its mapped address"]
+    lines = [f"# {workers.job_name}: every worker, and its mapped address"]
     for index, address in enumerate(addresses):
-        own = f" {names[index]}" if names and names[index] else ""
+        alias = f" {names[index]}" if names and names[index] else ""
         short = workers.instance(index)
-        lines.append(f"{address} {short}.{workers.job_name} {short}{own}")
+        lines.append(f"{address} {short}.{workers.job_name} {short}{alias}")
         if ":" not in address:
             lines.append(f"::ffff:{address} {short}{_MAPPED}")
     lines.append(f"::ffff:127.0.0.1 localhost{_MAPPED}")
-    return "\n".join(lines) + "\n"
+    own = "\n".join(lines) + "\n"
+    theirs = site if not site or site.endswith("\n") else f"{site}\n"
+    return own + theirs if workers_first else theirs + own
 
 
 def for_wrapper(text: str) -> str:
@@ -128,7 +147,7 @@ def files_first(switch: str) -> str | None:
     for number, line in enumerate(lines):
         key, colon, rest = line.partition("#")[0].partition(":")
         if key.strip() == "hosts" and colon:
-            sources = rest.split()
+            sources = _SOURCE.findall(rest)
             if sources[:1] == ["files"]:
                 return None
             lines[number] = f"hosts: files {' '.join(_without_files(sources))}"

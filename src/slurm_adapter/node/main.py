@@ -80,7 +80,10 @@ def _run(words: list[str]) -> int:
     from slurm_adapter.node.environment import render  # noqa: PLC0415
     from slurm_adapter.output import write_stdout  # noqa: PLC0415
 
-    write_stdout(render(options.format, ready.rank, os.environ))
+    rank = ready.rank
+    if options.format != FORMATS[0]:  # for a shell or a program, which stays outside the view
+        rank = ready.plan.with_view("off").rank(rank.rank, rank.node_index, rank.local_rank)
+    write_stdout(render(options.format, rank, os.environ))
     return 0
 
 

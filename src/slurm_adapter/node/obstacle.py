@@ -11,7 +11,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from slurm_adapter.node.view import RefusedError
 
-_ADMINISTRATOR = "An administrator can allow it"
+_FORBIDDEN = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOSPC)
+# (switch, its value, why it forbids namespaces, what an administrator types)
+_SWITCHES = (
+    *(
+        (f"user.max_{kind}_namespaces", "0", "{} is 0", "sysctl -w {}=15000")
+        for kind in ("user", "mnt", "uts")
+    ),
+    ("kernel.unprivileged_userns_clone", "0", "{} is 0", "sysctl -w {}=1"),
+    (
+        "kernel.apparmor_restrict_unprivileged_userns",
+        "1",
+        "AppArmor restricts user namespaces ({} is 1)",
+        f"an AppArmor profile with `userns,` for {sys.executable}, or sysctl -w {{}}=0",
+    ),
+)
 
 
 def explain(refused: RefusedError, proc: str = "/proc") -> tuple[str, str]:
@@ -20,28 +34,15 @@ def explain(refused: RefusedError, proc: str = "/proc") -> tuple[str, str]:
     What the kernel says is the same for many reasons, so the switches that are known to forbid
     it are read (user_namespaces(7), Debian's and Ubuntu's own ones, seccomp(2)).
     """
-
-    def switch(name: str) -> str:
-        return read_text(f"{proc}/sys/{name.replace('.', '/')}").strip()
-
-    for kind in ("user", "mnt", "uts"):
-        name = f"user.max_{kind}_namespaces"
-        if switch(name) == "0":
-            return f"{name} is 0", f"{_ADMINISTRATOR}: sysctl -w {name}=15000."
+    if refused.number not in _FORBIDDEN:
+        return str(refused), ""
+    for name, value, why, remedy in _SWITCHES:
+        if read_text(f"{proc}/sys/{name.replace('.', '/')}").strip() == value:
+            return why.format(name), f"An administrator can allow it: {remedy.format(name)}."
     if refused.number == errno.ENOSPC:
         return (
             "the limit of namespaces is reached (user.max_user_namespaces)",
-            f"{_ADMINISTRATOR}: raise it with sysctl.",
-        )
-    name = "kernel.unprivileged_userns_clone"
-    if switch(name) == "0":
-        return f"{name} is 0", f"{_ADMINISTRATOR}: sysctl -w {name}=1."
-    name = "kernel.apparmor_restrict_unprivileged_userns"
-    if switch(name) == "1":
-        return (
-            f"AppArmor restricts user namespaces ({name} is 1)",
-            f"{_ADMINISTRATOR}: an AppArmor profile with `userns,` for {sys.executable}, or"
-            f" sysctl -w {name}=0.",
+            "An administrator can allow it: raise that with sysctl.",
         )
     if "\nSeccomp:\t2" in read_text(f"{proc}/self/status"):
         return (

@@ -7,18 +7,19 @@ directory and found first.
 
 from __future__ import annotations
 
-import os
-
-from slurm_adapter.errors import ClusterUnfitError
+from slurm_adapter.errors import BadValueError, ClusterUnfitError
+from slurm_adapter.node.process import dying_with_parent
 from slurm_adapter.setting import Setting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from slurm_adapter.contracts.place import Workers
     from slurm_adapter.job import Job
+    from slurm_adapter.plan import Plan
 
+# Settings of pip that would put packages elsewhere.
+_ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")
 # Run by the job's interpreter, with the directory as its one argument.
 _MAKE = """\
 import os, sys, sysconfig, venv
@@ -34,9 +35,16 @@ os.symlink(os.path.relpath(site, folder), os.path.join(folder, "site-packages"))
 """
 
 
-def packages_folder(job_folder: str, workers: Workers, node_index: int) -> str:
-    """Return where the packages of one node of one run go."""
-    return f"{job_folder}/packages/{workers.instance(node_index)}"
+def packages_folder(plan: Plan, node_index: int, local_rank: int = 0) -> str:
+    """Return where the packages of one task go: ranks of a node do not wait for each other."""
+    folder = f"{plan.workers.node_folder(plan.job.folder, node_index)}/packages"
+    if ":" in folder:
+        raise BadValueError(
+            f"--install-requirements: {folder} holds a colon, which Python's search path cannot",
+            "Name another folder with --job-folder DIR.",
+        )
+    tasks = plan.cluster.nodes[node_index].tasks
+    return folder if tasks in (None, 1) else f"{folder}-{local_rank}"
 
 
 def packages_settings(job: Job, folder: str, environment: Mapping[str, str]) -> tuple[Setting, ...]:
@@ -54,16 +62,6 @@ def packages_settings(job: Job, folder: str, environment: Mapping[str, str]) -> 
     )
 
 
-def remove_packages(job_folder: str, workers: Workers) -> None:
-    """Take a run's packages away when it has ended."""
-    if not os.path.isdir(f"{job_folder}/packages"):  # noqa: PTH112 - pathlib costs start-up time
-        return
-    import shutil  # noqa: PLC0415 - 4 ms, seldom needed
-
-    for index in range(workers.count):
-        shutil.rmtree(packages_folder(job_folder, workers, index), ignore_errors=True)
-
-
 def install(
     job: Job, folder: str, python: str, environment: Mapping[str, str], output: int | None
 ) -> None:
@@ -74,20 +72,23 @@ def install(
     """
     import subprocess  # noqa: PLC0415 - 8 ms, seldom needed
 
+    settings = {name: value for name, value in environment.items() if name not in _ELSEWHERE}
+    settings |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_USER": "0"}
     pip = [f"{folder}/bin/python", "-m", "pip", "install", "--no-input", "-r", job.requirements]
-    for command in ([python, "-c", _MAKE, folder], pip):
+    for command, what in (([python, "-c", _MAKE, folder], "venv"), (pip, "pip")):
         done = subprocess.run(
             command,
             cwd=job.code,
-            env={**environment, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+            env=settings,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             check=False,
+            preexec_fn=dying_with_parent(),
         )
         if done.returncode != 0:
             raise ClusterUnfitError(
-                f"the packages of {job.requirements} could not be installed: pip ended with"
+                f"the packages of {job.requirements} could not be installed: {what} ended with"
                 f" status {done.returncode}",
-                "Its last lines above, or in the job's log, say why.",
+                "Its last lines above, or in the node's log, say why.",
             )

@@ -74,3 +74,24 @@ def _prctl(option: int, value: int) -> None:
     if libc.prctl(option, value, 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+
+
+_descriptors_before: tuple[int, int] | None = None
+
+
+def raise_descriptor_limit() -> None:
+    """Let this process have as many descriptors as it may: hundreds of ranks need several each."""
+    import resource  # noqa: PLC0415 - only the head needs it
+
+    global _descriptors_before  # noqa: PLW0603 - a process has one such limit
+    _descriptors_before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    hard = _descriptors_before[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def restore_descriptor_limit() -> None:
+    """Give a child the limit that this process found, before it runs its program."""
+    if _descriptors_before is not None:
+        import resource  # noqa: PLC0415
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, _descriptors_before)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from slurm_adapter.job import Job, Program
 
 _LONG_PATH = 200
+# Whose files are shown as this user's are those of root on some network file systems.
+_NOBODY = 65534
 
 
 def working_directory() -> str:
@@ -29,19 +31,33 @@ def working_directory() -> str:
         ) from error
 
 
-def make_folder(path: str) -> None:
+def make_folder(path: str, own: str | None = None) -> None:
     """Make a folder of the job and those above it, readable by their owner only.
 
-    One that is there is left alone.
+    One that is there is left alone. With `own`, the job's own folder, nothing from there down to
+    `path` may belong to another user: who could put things there that this job then trusts.
     """
     try:
         for folder in _missing_folders(path):
             _make_one(folder)
+        if own is not None:
+            _check_owner(own, path)
     except OSError as error:
         raise ClusterUnfitError(
             f"{os.uname().nodename} cannot make the folder {path}: {error.strerror}",
             "Name one that every node can write with --job-folder DIR.",
         ) from error
+
+
+def _check_owner(own: str, path: str) -> None:
+    while path.startswith(own):
+        owner = os.stat(path).st_uid  # noqa: PTH116
+        if owner not in (os.geteuid(), 0, _NOBODY):
+            raise BadValueError(
+                f"{path} belongs to another user (uid {owner})",
+                "Name a folder of your own with --job-folder DIR.",
+            )
+        path = os.path.dirname(path)  # noqa: PTH120
 
 
 def make_told(job: Job, told: Iterable[str]) -> None:
@@ -58,7 +74,7 @@ def make_told(job: Job, told: Iterable[str]) -> None:
     told = set(told)
     for folder in (layout.home, layout.mount, layout.log):
         if folder in told:
-            make_folder(folder)
+            make_folder(folder, job.folder)
     make_outputs(job)
 
 

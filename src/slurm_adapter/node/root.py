@@ -3,9 +3,9 @@
 Everything here happens in a mount namespace of its own; the machine's files stay untouched.
 
 A directory that lacks a name can be given it without rights on it: a file system in memory takes
-its place, in which the old entries reappear. For `/` those are mounts, for `/etc` and `/home`
-links to the old directory, which lies below `HIDDEN`: cheap for ten thousand homes, alive for
-files that the machine replaces and for homes that are mounted on demand. The homes that the job
+its place, in which the old entries reappear. For `/` those are mounts; for `/etc` and `/home` they
+are links to the old directory, which lies in `HIDDEN` below it: cheap for ten thousand homes, alive
+for files that the machine replaces and for homes that are mounted on demand. The homes that the job
 itself names are mounted, so that their paths stay their real ones.
 """
 
@@ -20,118 +20,128 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-HIDDEN = "/.slurm-adapter"
-"""Where the machine's own /etc and /home lie inside the view."""
-# Two directories that every machine has, each covered for a moment while the root is built.
-_SCRATCH, _ASIDE = "/tmp", "/proc"  # noqa: S108
-_CACHES = ("/run/nscd/socket", "/var/run/nscd/socket")
+HIDDEN = ".slurm-adapter"
+"""Where the old directory lies in one that has been covered."""
+# Two directories that every machine has, real ones, each covered for a moment.
+_SCRATCH, _ASIDE = "/dev", "/proc"
+# Where nscd, which answers from the machine's own hosts file, has its socket.
+_CACHES = ("/run/nscd", "/var/run/nscd")
 
 
 @record
 class Files:
-    """What is put into a view, in the order in which it is mounted."""
+    """What is put into a view."""
 
-    folders: tuple[str, ...]
-    """Directories that must be there, absolute; those that the machine has stay as they are."""
     texts: Mapping[str, str]
     """Files below /etc by path."""
-    binds: tuple[tuple[str, str], ...]
-    """(real path, path in the view); both must be there."""
+    folders: tuple[str, ...] = ()
+    """Directories that must be there, at most two levels deep; those that are stay as they are."""
+    binds: tuple[tuple[str, str], ...] = ()
+    """(real path, path in the view), in the order in which they are mounted; both must be there,
+    the second only where its directory is not one of `fresh`."""
+    fresh: tuple[str, ...] = ()
+    """Directories that hold nothing but what `binds` shows there."""
     homes: frozenset[str] = frozenset()
     """Entries of /home that keep their real paths."""
 
 
-def ask_no_cache() -> None:
-    """Hide the socket of a name service cache: nscd answers from the machine's own hosts file."""
-    for socket in _CACHES:
-        if os.path.exists(socket):  # noqa: PTH110 - pathlib costs start-up time here and below
-            kernel.bind(os.devnull, socket)
+def put_in_place(files: Files) -> None:
+    """Make a view of the file system in this mount namespace, and enter it."""
+    for cache in _CACHES:
+        if _is_there(cache):
+            kernel.mount_tmpfs(cache)
+    # Before anything covers them: a real path may be one of the view's, too.
+    sources = [os.open(real, os.O_PATH | os.O_CLOEXEC) for real, _ in files.binds]
+    lacking = [folder for folder in files.folders if not _is_there(folder)]
+    covered = {_top(path) for path in (*files.texts, *lacking)}
+    new = {top for top in covered if not _is_there(top)}
+    given = {"/".join(path.split("/")[:3]) for path in (*files.texts, *lacking)}
+    for top in sorted(covered - new):
+        _cover(top, given, files.homes if top == "/home" else ())
+    if new:
+        _build_root(new)
+    for folder in lacking:
+        os.makedirs(folder, mode=0o755, exist_ok=True)  # noqa: PTH103 - pathlib costs start-up time
+    for path, text in files.texts.items():
+        os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
+        _write(path, text)
+    _bind_all(files, sources)
+    for top in sorted({*covered, *({"/"} if new else ())}):
+        if top not in new:
+            kernel.seal(top)
 
 
-def cover_files(texts: Mapping[str, str]) -> None:
-    """Put other contents into files that are there, without any new directory."""
-    kernel.mount_tmpfs(_SCRATCH)
-    for number, (path, text) in enumerate(texts.items()):
-        _write(f"{_SCRATCH}/{number}", text)
-        kernel.bind(f"{_SCRATCH}/{number}", path)
-    kernel.unmount(_SCRATCH)
+def _bind_all(files: Files, sources: list[int]) -> None:
+    made: set[str] = set()
+    for source, (_, target) in zip(sources, files.binds, strict=True):
+        folder = os.path.dirname(target)  # noqa: PTH120
+        if folder in files.fresh:
+            if folder not in made:
+                kernel.mount_tmpfs(folder)
+                made.add(folder)
+            _make_place(target, is_folder=os.path.isdir(f"/proc/self/fd/{source}"))  # noqa: PTH112
+        kernel.bind(f"/proc/self/fd/{source}", target)
+        os.close(source)
+    for folder in made:
+        kernel.seal(folder)
 
 
-def build_root(files: Files) -> None:
-    """Put a root directory in place that has all of `files`, and enter it."""
+def _build_root(new: set[str]) -> None:
+    """Put a root directory in place that has the machine's entries and new ones, and enter it."""
+    entries = list(os.scandir("/"))
     kernel.bind(_SCRATCH, _ASIDE)
     kernel.mount_tmpfs(_SCRATCH)
     os.mkdir(f"{_SCRATCH}{_SCRATCH}")  # noqa: PTH102
     kernel.move(_ASIDE, f"{_SCRATCH}{_SCRATCH}")
-    covered = {"etc", *(_top(folder) for folder in files.folders if not _is_there(folder))}
-    os.mkdir(f"{_SCRATCH}{HIDDEN}")  # noqa: PTH102
-    for entry in list(os.scandir("/")):
-        if entry.name in covered:
-            continue
-        # Links that climb out of a hidden directory (../usr/share) find their way.
-        os.symlink(f"/{entry.name}", f"{_SCRATCH}{HIDDEN}/{entry.name}")  # noqa: PTH211
-        if entry.path != _SCRATCH:
-            _show(entry, f"{_SCRATCH}{entry.path}")
-    for name in sorted(covered):
-        given = {
-            path.split("/")[2]
-            for path in (*files.folders, *files.texts)
-            if _top(path) == name and path.count("/") > 1
-        }
-        _cover(f"/{name}", given, files.homes if name == "home" else frozenset())
-    for folder in files.folders:
-        os.makedirs(f"{_SCRATCH}{folder}", mode=0o755, exist_ok=True)  # noqa: PTH103
-    for path, text in files.texts.items():
-        _write(f"{_SCRATCH}{path}", text)
+    for entry in entries:
+        place = f"{_SCRATCH}{entry.path}"
+        if entry.is_symlink():
+            os.symlink(os.readlink(entry.path), place)  # noqa: PTH115, PTH211
+        elif entry.path != _SCRATCH:
+            _make_place(place, is_folder=entry.is_dir())
+            kernel.bind(entry.path, place)
+    for folder in new:
+        os.mkdir(f"{_SCRATCH}{folder}")  # noqa: PTH102
     os.chdir(_SCRATCH)
+    # Not pivot_root, which a machine whose root is its initial RAM disk does not allow.
     kernel.move(_SCRATCH, "/")
     os.chroot(".")
     os.chdir("/")
-    for source, target in files.binds:
-        kernel.bind(source, target)
-    kernel.seal("/")
 
 
-def _top(path: str) -> str:
-    return path.split("/")[1]
-
-
-def _is_there(folder: str) -> bool:
-    return os.path.isdir(folder)  # noqa: PTH112
-
-
-def _show(entry: os.DirEntry[str], place: str) -> None:
-    """Make an entry of the machine's root appear at `place`."""
-    if entry.is_symlink():
-        os.symlink(os.readlink(entry.path), place)  # noqa: PTH115, PTH211
-        return
-    if entry.is_dir(follow_symlinks=False):
-        os.mkdir(place)  # noqa: PTH102
-    else:
-        _write(place, "")
-    kernel.bind(entry.path, place)
-
-
-def _cover(folder: str, given: Iterable[str], kept: Iterable[str]) -> None:
-    """Make a directory anew: with links to what it had, without the names that are `given`."""
-    os.mkdir(f"{_SCRATCH}{folder}")  # noqa: PTH102
-    if not _is_there(folder):
-        return
-    os.mkdir(f"{_SCRATCH}{HIDDEN}{folder}")  # noqa: PTH102
-    kernel.bind(folder, f"{_SCRATCH}{HIDDEN}{folder}")
-    left = {name for name in kept if _is_there(f"{folder}/{name}")}
-    for entry in _entries(folder):
-        place = f"{_SCRATCH}{entry.path}"
-        if entry.name in given:
+def _cover(folder: str, given: set[str], kept: Iterable[str]) -> None:
+    """Make a directory anew: what it had, without the paths that are `given`."""
+    entries = _entries(folder)
+    old = f"{folder}/{_free_name(folder)}"
+    kernel.bind(folder, _ASIDE)
+    kernel.mount_tmpfs(folder)
+    os.makedirs(f"{old}{folder}")  # noqa: PTH103
+    kernel.move(_ASIDE, f"{old}{folder}")
+    for name in os.listdir("/"):  # noqa: PTH208 - so that links of old entries to ../../usr hold
+        if f"/{name}" != folder:
+            os.symlink(f"/{name}", f"{old}/{name}")  # noqa: PTH211
+    homes = {name for name in kept if _is_there(f"{old}{folder}/{name}")}
+    for entry in entries:
+        if entry.path in given:
             continue
         if entry.is_symlink():
-            os.symlink(os.readlink(entry.path), place)  # noqa: PTH115, PTH211
-            left.discard(entry.name)
-        elif entry.name not in left:
-            os.symlink(f"{HIDDEN}{entry.path}", place)  # noqa: PTH211
-    for name in left.difference(given):
-        os.mkdir(f"{_SCRATCH}{folder}/{name}")  # noqa: PTH102
-        kernel.bind(f"{folder}/{name}", f"{_SCRATCH}{folder}/{name}")
+            homes.discard(entry.name)
+            os.symlink(os.readlink(f"{old}{entry.path}"), entry.path)  # noqa: PTH115, PTH211
+        elif entry.name not in homes:
+            os.symlink(f"{old}{entry.path}", entry.path)  # noqa: PTH211
+    for name in homes:
+        if f"{folder}/{name}" not in given:
+            os.mkdir(f"{folder}/{name}")  # noqa: PTH102
+            kernel.bind(f"{old}{folder}/{name}", f"{folder}/{name}")
+
+
+def _free_name(folder: str) -> str:
+    """Return a name for the old directory: a view may stand in a view."""
+    name, number = HIDDEN, 1
+    while os.path.lexists(f"{folder}/{name}"):
+        number += 1
+        name = f"{HIDDEN}-{number}"
+    return name
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
@@ -141,6 +151,21 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
         return []
 
 
+def _make_place(path: str, *, is_folder: bool) -> None:
+    if is_folder:
+        os.mkdir(path)  # noqa: PTH102
+    else:
+        _write(path, "")
+
+
+def _top(path: str) -> str:
+    return "/" + path.split("/")[1]
+
+
+def _is_there(folder: str) -> bool:
+    return os.path.isdir(folder)  # noqa: PTH112
+
+
 def _write(path: str, text: str) -> None:
-    with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
+    with open(path, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:  # noqa: PTH123
         file.write(text)

@@ -59,7 +59,7 @@ def plan_rank(job: Job, environment: Mapping[str, str], *, only_try: bool = Fals
     if job.install_requirements:
         from slurm_adapter.node.packages import packages_folder, packages_settings  # noqa: PLC0415
 
-        folder = packages_folder(plan.job.folder, plan.workers, index)
+        folder = packages_folder(plan, index, step.local_rank)
         plan = plan.with_settings(index, packages_settings(plan.job, folder, environment))
     surroundings = None
     if cluster.nodes[index].view != "off":

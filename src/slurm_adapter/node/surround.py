@@ -11,7 +11,7 @@ import re
 from functools import cached_property
 
 from slurm_adapter.errors import AdapterError, ClusterUnfitError
-from slurm_adapter.layout import CACHE, HOME, VOLCANO, Layout
+from slurm_adapter.layout import CACHE, HOME, INPUTS, VOLCANO, Layout
 from slurm_adapter.node import hosts, tree, view
 from slurm_adapter.node.facts import HOSTS, read_hosts_file, read_text
 from slurm_adapter.node.obstacle import explain
@@ -39,6 +39,7 @@ _SEARCHED = (
     "CONDA_PREFIX",
     "TMPDIR",
 )
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _HOME_ENTRY = re.compile("/home/([^/:\0]+)")
 
 
@@ -53,6 +54,11 @@ class Surroundings:
     settings: tuple[Setting, ...] = ()
     """Variables that belong to it."""
     warning: str = ""
+
+    def close(self) -> None:
+        """Let go of what was prepared; a process that entered it keeps it."""
+        if self.entry is not None:
+            self.entry.close()
 
 
 @record
@@ -73,6 +79,11 @@ class _Node:
     def instance(self) -> str:
         """Its name on ModelArts."""
         return self.plan.workers.instance(self.index)
+
+    @property
+    def folder(self) -> str:
+        """What is for this node of this run alone, in the job's folder."""
+        return self.plan.workers.node_folder(self.plan.job.folder, self.index)
 
     @property
     def level(self) -> str:
@@ -111,7 +122,7 @@ def surround(
     """
     node = _Node(plan, node_index, environment, only_try)
     try:
-        text = _hosts_text(node)
+        known = _addresses(node)
     except AdapterError as error:
         if node.asked is None and not plan.contract.names_workers:
             return Surroundings("off", warning=_warning(node, "off", error.found, ""))
@@ -120,14 +131,14 @@ def surround(
     why, remedy = "", ""
     for level in ("full", "hosts") if node.level == "full" else ("hosts",):
         try:
-            entry = view.prepare(_view(node, level, text))
+            entry = view.prepare(_view(node, level, _hosts_text(node, known, level)))
         except view.RefusedError as refused:
             why, remedy = explain(refused)
         else:
             return Surroundings(level, entry, warning=_warning(node, level, why, remedy))
         if node.asked == "full":
             break
-    return _without_namespaces(node, text, why, remedy)
+    return _without_namespaces(node, _hosts_text(node, known, "hosts"), why, remedy)
 
 
 def _open_up(node: _Node) -> None:
@@ -141,20 +152,29 @@ def _open_up(node: _Node) -> None:
                 os.access(f"{part}/.", os.F_OK)
 
 
-def _hosts_text(node: _Node) -> str:
-    site, plan = read_text(HOSTS), node.plan
-    nodes = plan.cluster.nodes
-    if plan.cluster.addressed:
-        return hosts.hosts_text(site, plan.workers, [str(one.address) for one in nodes], ())
+def _addresses(node: _Node) -> dict[str, str]:
+    """Return the address of each node by the node's name, in rank order."""
+    nodes = node.plan.cluster.nodes
     names = [one.name for one in nodes]
-    known = read_hosts_file(site)
+    if node.plan.cluster.addressed:
+        return {one.name: str(one.address) for one in nodes}
     # One's own name may lead to loopback on the machine itself; the address toward the others
     # is known.
     own = {node.name: nodes[node.index].address or ""}
-    addresses = hosts.resolve_all(names, {**known, **own})
-    hosts.check_addresses(names, addresses)
-    unlisted = ["" if name in known else name for name in names]
-    return hosts.hosts_text(site, plan.workers, addresses, unlisted)
+    found = hosts.resolve_all(names, {**read_hosts_file(read_text(HOSTS)), **own})
+    hosts.check_addresses(names, found)
+    return dict(zip(names, found, strict=True))
+
+
+def _hosts_text(node: _Node, addresses: Mapping[str, str], level: str) -> str:
+    """Return the hosts file; under a full view an address leads back to its worker's name."""
+    site, plan = read_text(HOSTS), node.plan
+    known = read_hosts_file(site)
+    listed = plan.cluster.addressed
+    names = ["" if listed or name in known else name for name in addresses]
+    return hosts.hosts_text(
+        site, plan.workers, list(addresses.values()), names, workers_first=level == "full"
+    )
 
 
 def _view(node: _Node, level: str, text: str) -> view.View:
@@ -163,38 +183,44 @@ def _view(node: _Node, level: str, text: str) -> view.View:
     if switch is not None:
         texts[hosts.SWITCH] = switch
     if level == "hosts":
-        return view.View(Files((), texts, ()))
+        return view.View(Files(texts))
     _check_home(node.environment)
     job = _with_cache(node.plan.job, node.environment)
     has_cache = os.path.isdir(CACHE)  # noqa: PTH112 - pathlib costs start-up time
+    cache = job.cache or f"{node.folder}/cache"
     mounts = [
         (real, seen)
-        for real, seen in Layout(job, full=True).mounts(node.index)
+        for real, seen in Layout(job, full=True).mounts(cache)
         if seen != CACHE or job.cache is not None or not has_cache
     ]
     if not node.only_try:
         tree.make(job, mounts)
+    named = _HOME_ENTRY.findall("\0".join((*node.named, *node.environment.values())))
     files = Files(
-        folders=(HOME, VOLCANO, *(() if has_cache else (CACHE,))),
         texts={**texts, **_volcano(node.plan.workers)},
+        folders=(HOME, VOLCANO, *(() if has_cache else (CACHE,))),
         binds=() if node.only_try else tuple(mounts),
-        homes=frozenset(_HOME_ENTRY.findall("\0".join((*node.named, *node.environment.values())))),
+        fresh=(INPUTS,),
+        homes=frozenset(named) - {".", ".."},
     )
     return view.View(files, node.instance)
 
 
 def _with_cache(job: Job, environment: Mapping[str, str]) -> Job:
-    """Put in the variable with which a node's cache begins."""
-    if job.cache is None or not job.cache.startswith("$"):
+    """Put in the variables of a node's cache."""
+    if job.cache is None:
         return job
-    name, slash, rest = job.cache[1:].partition("/")
-    value = environment.get(name.strip("{}"), "")
-    if not value.startswith("/"):
-        raise ClusterUnfitError(
-            f"--cache {job.cache}: {name} names no directory on {os.uname().nodename}",
-            "Give a path that every node has, or a variable that is set there.",
-        )
-    return replace(job, cache=f"{value}{slash}{rest}")
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        if not environment.get(name):
+            raise ClusterUnfitError(
+                f"--cache {job.cache}: {name} is not set on {os.uname().nodename}",
+                "Give a path that every node has, or variables that are set there.",
+            )
+        return environment[name]
+
+    return replace(job, cache=_VARIABLE.sub(value, job.cache))
 
 
 def _volcano(workers: Workers) -> dict[str, str]:
@@ -224,9 +250,9 @@ def _without_namespaces(node: _Node, text: str, why: str, remedy: str) -> Surrou
     if wrapper is None:
         return Surroundings("off", warning=_warning(node, "off", why, remedy))
     job = node.plan.job
-    path = f"{job.folder}/hosts/{node.instance}"
+    path = f"{node.folder}/hosts"
     if not node.only_try:
-        tree.write_text(path, hosts.for_wrapper(text))
+        tree.write_text(job, path, hosts.for_wrapper(text))
     preload = job.env.get("LD_PRELOAD") or node.environment.get("LD_PRELOAD")
     reason = "workers' names by nss_wrapper"
     settings = (
@@ -268,7 +294,7 @@ def _warning(node: _Node, given: str, why: str, remedy: str) -> str:
     if not missing:
         return ""
     lesser = "hosts" if given in ("hosts", "wrapper") else "off"
-    enough = "" if lesser == node.asked else f"--view {lesser} if that is enough."
+    enough = "" if lesser == node.asked else f"Give --view {lesser} if that is enough."
     return " ".join(
         filter(
             None,

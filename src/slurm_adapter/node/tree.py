@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from slurm_adapter.errors import ClusterUnfitError
+from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.layout import CACHE, mount_point
 from slurm_adapter.node.program import make_folder, make_outputs
 
@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from slurm_adapter.contracts.place import Workers
     from slurm_adapter.job import Job
 
 
@@ -22,34 +23,51 @@ def make(job: Job, mounts: Iterable[tuple[str, str]]) -> None:
     be there.
 
     Raises:
-        ClusterUnfitError: naming the directory.
+        AdapterError: naming the directory.
     """
     outputs = {os.path.abspath(channel.path) for channel in job.outputs}  # noqa: PTH100
-    make_folder(job.log_folder)
+    make_folder(job.log_folder, job.folder)
     make_outputs(job)
     for real, seen in mounts:
         if seen == CACHE and real != job.cache:
-            make_folder(real)
+            make_folder(real, job.folder)
         elif real not in outputs and not os.path.exists(real):  # noqa: PTH110
             raise ClusterUnfitError(
                 f"{os.uname().nodename} has no {real}, which {seen} is to show",
                 "It must be there, under the same path, on every node.",
             )
+        elif seen == CACHE and not os.path.isdir(real):  # noqa: PTH112
+            raise BadValueError(f"--cache {real} is a file", "Give a directory.")
         point = mount_point(job, seen)
-        if point is not None and os.path.isfile(real):  # noqa: PTH113
-            make_folder(os.path.dirname(point))  # noqa: PTH120
-            write_text(point, "")
-        elif point is not None:
-            make_folder(point)
+        if point is not None:
+            _make_place(job, point, is_file=os.path.isfile(real) and real in outputs)  # noqa: PTH113
     _link_job_dir(job)
 
 
-def write_text(path: str, text: str) -> None:
+def _make_place(job: Job, point: str, *, is_file: bool) -> None:
+    """Make what something is mounted on; an earlier run's of the other kind gives way if empty."""
+    try:
+        if is_file and os.path.isdir(point):  # noqa: PTH112
+            os.rmdir(point)  # noqa: PTH106
+        elif not is_file and os.path.isfile(point) and not os.path.getsize(point):  # noqa: PTH113, PTH202
+            os.unlink(point)  # noqa: PTH108
+    except OSError as error:
+        raise ClusterUnfitError(
+            f"{point} is left from another run and cannot be taken away: {error.strerror}",
+            "Name another folder with --job-folder DIR.",
+        ) from error
+    if is_file:
+        write_text(job, point, "")
+    else:
+        make_folder(point, job.folder)
+
+
+def write_text(job: Job, path: str, text: str) -> None:
     """Write a file of the job, with the folder it is in; it is whole or not there."""
-    make_folder(os.path.dirname(path))  # noqa: PTH120
+    make_folder(os.path.dirname(path), job.folder)  # noqa: PTH120
     try:
         if text or not os.path.exists(path):  # noqa: PTH110
-            own = f"{path}.{os.uname().nodename}"  # of several nodes at once, the last one wins
+            own = f"{path}.{os.uname().nodename}.{os.getpid()}"  # of several at once the last wins
             with open(own, "w", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
                 file.write(text)
             os.replace(own, path)  # noqa: PTH105
@@ -58,6 +76,20 @@ def write_text(path: str, text: str) -> None:
             f"{os.uname().nodename} cannot write {path}: {error.strerror}",
             "Name a folder that every node can write with --job-folder DIR.",
         ) from error
+
+
+def remove_run(job_folder: str, workers: Workers) -> None:
+    """Take away what a job's folder holds for one run alone: caches, packages."""
+    folder = workers.run_folder(job_folder)
+    if not os.path.isdir(folder):  # noqa: PTH112
+        return
+    import shutil  # noqa: PLC0415 - 4 ms, seldom needed
+
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        os.rmdir(os.path.dirname(folder))  # noqa: PTH106, PTH120
+    except OSError:  # another run of the job goes on
+        return
 
 
 def _link_job_dir(job: Job) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import socket
-from contextlib import suppress
 
 from slurm_adapter.node import kernel, root
 from slurm_adapter.record import record
@@ -32,12 +31,12 @@ class RefusedError(Exception):
     """The kernel or the site does not allow it; nothing was changed.
 
     Args:
-        number: error number.
+        number: error number, 0 where no system call was refused.
         call: the system call, and what it was for.
     """
 
     def __init__(self, number: int, call: str) -> None:
-        super().__init__(f"{call}: {os.strerror(number)}")
+        super().__init__(f"{call}: {os.strerror(number)}" if number else call)
         self.number = number
         self.call = call
 
@@ -48,7 +47,7 @@ class View:
 
     files: root.Files
     host_name: str = ""
-    """Empty: the machine's own name and directories stay, only files get other contents."""
+    """Empty: the machine's own."""
 
 
 class Entry:
@@ -66,6 +65,7 @@ class Entry:
         """Let go: without a process in them the namespaces are gone."""
         for descriptor, _ in self._namespaces:
             os.close(descriptor)
+        self._namespaces = ()
 
 
 def prepare(view: View) -> Entry:
@@ -86,6 +86,13 @@ def prepare(view: View) -> Entry:
 
 
 def _prepare(view: View, kinds: tuple[tuple[str, int], ...]) -> Entry:
+    try:
+        return _built(view, kinds)
+    except OSError as error:  # no process, no descriptor left
+        raise RefusedError(error.errno or 1, "a process of its own") from error
+
+
+def _built(view: View, kinds: tuple[tuple[str, int], ...]) -> Entry:
     answers, tell = os.pipe()
     told, go_on = os.pipe()
     child = os.fork()
@@ -99,12 +106,42 @@ def _prepare(view: View, kinds: tuple[tuple[str, int], ...]) -> Entry:
         if answer != _DONE:
             number, _, call = answer.decode(errors="replace").partition(" ")
             raise RefusedError(int(number or 1), call or "a process of its own")
-        return Entry(tuple((_open(child, name), flag) for name, flag in kinds))
+        entry = Entry(tuple((_open(child, name), flag) for name, flag in kinds))
     finally:
         os.close(answers)
         os.close(go_on)
-        with suppress(ChildProcessError):  # somebody above ignores SIGCHLD: the kernel reaps it
-            os.waitpid(child, 0)
+        _reap(child)
+    _try_to_enter(entry)
+    return entry
+
+
+def _try_to_enter(entry: Entry) -> None:
+    """Enter with a child first: there is no way back from half a view.
+
+    Raises:
+        RefusedError: where namespaces may be made here, but not joined.
+    """
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            entry.enter()
+            status = 0
+        except OSError as error:
+            status = min(error.errno or 1, 255)
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(_reap(child))
+    if status != 0:
+        entry.close()
+        raise RefusedError(max(status, 1), "setns")
+
+
+def _reap(child: int) -> int:
+    try:
+        return os.waitpid(child, 0)[1]
+    except ChildProcessError:  # somebody above ignores SIGCHLD: the kernel has done it
+        return 0
 
 
 def _open(pid: int, name: str) -> int:
@@ -128,6 +165,7 @@ def _build_and_wait(view: View, flags: int, tell: int, told: int) -> NoReturn:
 
 
 def _build(view: View, flags: int) -> None:
+    os.umask(0o022)  # of this process of a moment, not of the rank
     if flags & kernel.CLONE_NEWUSER:
         _raise_limits()
     uid, gid = os.geteuid(), os.getegid()
@@ -139,19 +177,16 @@ def _build(view: View, flags: int) -> None:
         _write("/proc/self/uid_map", f"{uid} {uid} 1")
         _write("/proc/self/gid_map", f"{gid} {gid} 1")
     kernel.follow_machine()
-    root.ask_no_cache()
     if view.host_name:
         socket.sethostname(view.host_name)
-        root.build_root(view.files)
-    else:
-        root.cover_files(view.files.texts)
+    root.put_in_place(view.files)
 
 
 def _raise_limits() -> None:
     """Take the soft limits of this process up to the hard ones.
 
-    Linux 5.14 and later hold a user namespace to the soft limits of the process that made it,
-    even where a rank raises its own later (locked memory for InfiniBand).
+    Linux 5.14 and later hold a user namespace to the soft limits of the process that made it
+    (of processes and threads, say), even where a rank raises its own later.
     """
     import resource  # noqa: PLC0415 - only this process of a moment needs it
 

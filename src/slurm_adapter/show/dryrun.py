@@ -83,8 +83,7 @@ def seen_around(plan: Plan) -> list[tuple[str, str]]:
     rows = [(HOSTS, "the machine's own lines, and every worker's name with one address")]
     if view == "full":
         rows.append(("host name", plan.workers.instance(0).removesuffix("0") + "<index>"))
-        mounts = Layout(plan.job, full=True).mounts(0)
-        rows += [(seen, real.replace("worker-0", "worker-<index>")) for real, seen in mounts]
+        rows += [(seen, real) for real, seen in _mounts(plan)]
         rows.append((VOLCANO, "worker.host, VC_WORKER_HOSTS, VC_WORKER_NUM"))
     return [] if view == "off" else rows
 
@@ -94,13 +93,19 @@ def made_on_nodes(plan: Plan) -> list[str]:
     job = plan.job
     made = [channel.path for channel in job.outputs]
     if plan.cluster.nodes[0].view == "full":
-        mounts = Layout(job, full=True).mounts(0)
-        made += [point for _, seen in mounts if (point := mount_point(job, seen)) is not None]
-        if job.cache is None:
-            made.append(f"{job.folder}/cache/worker-<index>")
+        points = [mount_point(job, seen) for _, seen in _mounts(plan)]
+        made += dict.fromkeys(point for point in points if point is not None)
     elif plan.contract.names_workers:
         made.append(Layout(job, full=False).mount)
+    if job.install_requirements or (job.cache is None and plan.cluster.nodes[0].view == "full"):
+        made.append(f"{job.folder}/run")  # and taken away at the end
     return [f"{folder}/" for folder in made]
+
+
+def _mounts(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """Return what a full view shows on any node."""
+    own = f"{plan.workers.run_folder(plan.job.folder)}/worker-<index>/cache"
+    return Layout(plan.job, full=True).mounts(plan.job.cache or own)
 
 
 def shown_indices(count: int) -> list[int | None]:

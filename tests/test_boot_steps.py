@@ -178,11 +178,11 @@ class TestTheLog:
         ]
 
     def test_ends_with_its_last_line_whatever_a_rank_leaves_running(self, tmp_path: Path) -> None:
-        command = "(trap '' TERM; while kill -0 $PPID; do :; done 2>&-; echo late) & exit 0"
-        done = adapter("local", "--grace", "5", "--command", command, cwd=tmp_path)
+        late = "trap '' TERM; while kill -0 $$ 2>&-; do :; done; echo late"
+        done = adapter("local", "--command", f"({late}) & exit 0", cwd=tmp_path)
         assert done.status == 0
         (log,) = read_worker_logs(tmp_path / "slurm-adapter/job/log")
-        assert log.endswith("slurm-adapter: worker-0 ended, return code 0\n")
+        assert log == "late\nslurm-adapter: worker-0 ended, return code 0\n"
 
     def test_is_a_step_of_ones_own_writing_too(self, user: User) -> None:
         step = ["srun", "-N2", "--ntasks-per-node=1", "slurm-adapter", "exec", "--log"]

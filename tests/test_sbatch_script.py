@@ -43,8 +43,8 @@ srun --label --kill-on-bad-exit=1 --export=ALL \\
     --port=29400 \\
     --env=WANDB_MODE \\
     --boot=/code/train.py -- --epochs 5 || set -- "$?"
-# srun returns the highest status of all; this returns the first failure's, ends
-# the nodes' logs, and takes away what was for this run alone.
+# srun returns the highest status of all, this that of the first failure; it
+# ends the nodes' logs and takes away what was for this run alone.
 /opt/bin/slurm-adapter finish "$1" /proc/self/fd/2 /job
 """
 HOSTILE = [

@@ -220,8 +220,8 @@ def _step(job: Job, adapter: Sequence[str], cpus_per_task: str | None) -> Iterat
     rest = _program(job)
     yield from (f"    {option} \\" for option in options)
     yield f'    {rest} || set -- "$?"'
-    yield "# srun returns the highest status of all; this returns the first failure's, ends"
-    yield "# the nodes' logs, and takes away what was for this run alone."
+    yield "# srun returns the highest status of all, this that of the first failure; it"
+    yield "# ends the nodes' logs and takes away what was for this run alone."
     yield f'{shell_words([*adapter, "finish"])} "$1" /proc/self/fd/2 {shell_word(job.folder)}'
 
 

@@ -71,6 +71,11 @@ def put_in_place(files: Files) -> None:
             kernel.seal(top)
 
 
+def as_seen(text: str) -> str:
+    """Return the words of an error with paths as they would have been in the end."""
+    return text.replace(f"{_SCRATCH}/", "/")
+
+
 def _bind_all(files: Files, sources: list[int]) -> None:
     made: set[str] = set()
     for source, (_, target) in zip(sources, files.binds, strict=True):

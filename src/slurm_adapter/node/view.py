@@ -154,7 +154,8 @@ def _build_and_wait(view: View, flags: int, tell: int, told: int) -> NoReturn:
         _build(view, flags)
         answer = _DONE
     except OSError as error:
-        answer = f"{error.errno or 1} {error.filename or error.strerror}".encode()
+        where = root.as_seen(str(error.filename or error.strerror))
+        answer = f"{error.errno or 1} {where}".encode(errors="replace")
     except BaseException as error:  # noqa: BLE001 - two processes must never go on from here
         answer = f"1 {error!r}".encode()
     try:

@@ -21,6 +21,10 @@ print(os.environ.get("FROM_PRE_START"), os.getcwd(), sys.argv[1:], os.getppid(),
 print("on stderr", file=sys.stderr, flush=True)
 print("on stdout", flush=True)
 """
+FIRST_WAITS_SECOND_FAILS = (
+    'if test "$VC_TASK_INDEX" = 0; then touch "$MA_HOME/ready"; exec sleep 1000; fi;'
+    ' until test -e "$MA_HOME/ready"; do :; done; exit {}'
+)
 TINY = "tiny-1.0-py3-none-any.whl"
 USE = """\
 import tiny, torch
@@ -150,7 +154,7 @@ class TestTheLog:
         lines = "".join(f"echo out {n}; echo err {n} >&2; " for n in range(50))
         job_id = user.run(
             *("slurm-adapter", "sbatch", "-N2", "--parsable", "--name", "t"),
-            *("--command", f'{lines} test "$VC_TASK_INDEX" = 0 || exit 7; sleep 1000'),
+            *("--command", lines + FIRST_WAITS_SECOND_FAILS.format(7)),
         )
         assert user.finish(job_id).exit_status == 7
         written = "".join(f"out {n}\nerr {n}\n" for n in range(50))
@@ -169,7 +173,7 @@ class TestTheLog:
         assert path.name == f"{name.replace('ma-job-', 'modelarts-job-')}-worker-0.log"
 
     def test_is_written_on_this_machine_too(self, tmp_path: Path) -> None:
-        command = 'echo "I am $VC_TASK_INDEX"; test "$VC_TASK_INDEX" = 0 || exit 5; exec sleep 1000'
+        command = 'echo "I am $VC_TASK_INDEX"; ' + FIRST_WAITS_SECOND_FAILS.format(5)
         done = adapter("local", "-N", "2", "--command", command, cwd=tmp_path)
         assert done.status == 5
         assert read_worker_logs(tmp_path / "slurm-adapter/job/log") == [

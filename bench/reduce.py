@@ -15,7 +15,7 @@ from testbed import ADDRESSES, SILENT_NAME_SERVER, SlurmCluster, unavailable  # 
 SCRIPT = PROJECT / "tests/scripts/first_reduce.py"
 PORT = 12_345
 # Three processes that import torch on two cores: single runs differ by a quarter.
-_RUNS, _RUNS_BY_HAND = 9, 3
+_RUNS, _RUNS_BY_HAND = 15, 3
 _GOAL = 1.2
 
 

@@ -1,7 +1,6 @@
 """The view on this machine: each pretended node has its own, as far as the machine allows it."""
 
 import os
-import resource
 import signal
 import subprocess
 from pathlib import Path
@@ -72,24 +71,6 @@ def test_all_nodes_get_what_the_least_of_them_got(folder: Path) -> None:
     kinds = {line.rpartition(" ")[2] for line in done.stdout.splitlines()}
     assert kinds == {"False"}
     assert len(done.stdout.splitlines()) == 8
-
-
-def test_a_process_without_a_descriptor_left_shows_no_traceback(folder: Path) -> None:
-    def few() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))
-
-    done = subprocess.run(
-        [ADAPTER, "local", "tell.py"],
-        cwd=folder,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=few,
-    )
-    assert done.returncode != 0
-    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

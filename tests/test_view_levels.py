@@ -133,6 +133,13 @@ class TestAContainer:
         assert "Allow unshare, mount and setns where the container is started." in ended.err[0]
 
 
+def test_a_user_who_may_start_no_process_more_is_told_so(user: User) -> None:
+    alone = ("bash", "-c", 'ulimit -u 1; exec "$@"', "bash")
+    ended = run_step(user, "--", "printenv", "VC_WORKER_HOSTS", nodes=1, wrapper=alone)
+    assert "no full view on gpu-n00: a process of its own: Resource temporarily" in ended.err[0]
+    assert ended.out[0].startswith("ma-job-")  # by nss_wrapper, which needs none
+
+
 class TestRoot:
     def test_needs_no_user_namespace(self, user: User) -> None:
         for index, seen in enumerate(run_step(user, "--boot", "process.py", account="root").json):

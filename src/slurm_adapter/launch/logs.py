@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.launch.events import Ended
+from slurm_adapter.node.program import cannot_make
 
 if TYPE_CHECKING:
     from slurm_adapter.launch.events import Event
@@ -26,10 +26,7 @@ class NodeLogs:
                 self._files.append(path.open("ab", buffering=0))
             except OSError as error:
                 self.close()
-                raise ClusterUnfitError(
-                    f"{path} cannot be written: {error.strerror}",
-                    "Name another folder with --job-folder DIR.",
-                ) from error
+                raise cannot_make(str(path), error) from error
 
     def take(self, event: Event) -> None:
         """Write a line of a rank, or note how it ended; `OSError` where the disk is full."""

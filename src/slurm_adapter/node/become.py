@@ -9,6 +9,7 @@ import sys
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.node import facts
 from slurm_adapter.node.program import (
+    cannot_make,
     cannot_run,
     find_program,
     make_folder,
@@ -95,10 +96,7 @@ def _open_log(plan: Plan, rank: RankPlan) -> int:
     try:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise ClusterUnfitError(
-            f"{rank.node.name} cannot write {path}: {error.strerror}",
-            "Name a folder that every node can write with --job-folder DIR.",
-        ) from error
+        raise cannot_make(path, error) from error
 
 
 def _install(

@@ -43,10 +43,15 @@ def make_folder(path: str, own: str | None = None) -> None:
         if own is not None:
             _check_owner(own, path)
     except OSError as error:
-        raise ClusterUnfitError(
-            f"{os.uname().nodename} cannot make the folder {path}: {error.strerror}",
-            "Name one that every node can write with --job-folder DIR.",
-        ) from error
+        raise cannot_make(f"the folder {path}", error) from error
+
+
+def cannot_make(what: str, error: OSError) -> ClusterUnfitError:
+    """Return why something of a job's folder could not be made, with what to do about it."""
+    return ClusterUnfitError(
+        f"{os.uname().nodename} cannot make {what}: {error.strerror}",
+        "Name a folder that every node can write with --job-folder DIR.",
+    )
 
 
 def _check_owner(own: str, path: str) -> None:

@@ -6,7 +6,7 @@ import os
 
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.layout import CACHE, mount_point
-from slurm_adapter.node.program import make_folder, make_outputs
+from slurm_adapter.node.program import cannot_make, make_folder, make_outputs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,10 +72,7 @@ def write_text(job: Job, path: str, text: str) -> None:
                 file.write(text)
             os.replace(own, path)  # noqa: PTH105
     except OSError as error:
-        raise ClusterUnfitError(
-            f"{os.uname().nodename} cannot write {path}: {error.strerror}",
-            "Name a folder that every node can write with --job-folder DIR.",
-        ) from error
+        raise cannot_make(path, error) from error
 
 
 def remove_run(job_folder: str, workers: Workers) -> None:
@@ -99,7 +96,4 @@ def _link_job_dir(job: Job) -> None:
     except FileExistsError:
         return
     except OSError as error:
-        raise ClusterUnfitError(
-            f"{job.folder}/user-job-dir cannot be made: {error.strerror}",
-            "Name a folder that every node can write with --job-folder DIR.",
-        ) from error
+        raise cannot_make(f"{job.folder}/user-job-dir", error) from error

@@ -1,6 +1,8 @@
 """Fixtures that stand on the test cluster."""
 
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -11,6 +13,32 @@ from testbed import JobEnd, SlurmCluster, unavailable
 
 PROJECT = Path(__file__).parents[1]
 ADAPTER = Path(sys.executable).with_name("slurm-adapter")
+
+# Tests here run ranks on this machine itself, and expect a view.
+_WITH_VIEWS = (
+    """boot_steps dryrun env exec local local_ends local_output local_view terminal torch"""
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs a view, with the reason, on a machine that gives none."""
+    modules = {f"test_{name}" for name in _WITH_VIEWS.split()}
+    concerned = [item for item in items if item.path.stem in modules]
+    reason = _why_no_view() if concerned else ""
+    for item in concerned if reason else ():
+        item.add_marker(pytest.mark.skip(reason))
+
+
+def _why_no_view() -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        tried = subprocess.run(
+            [ADAPTER, "local", "--view", "full", "--command", "true"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    return tried.stderr.partition("\n")[0] if tried.returncode else ""
 
 
 @pytest.fixture(scope="session")

@@ -50,7 +50,9 @@ class TestANodeWithoutUserNamespaces:
             assert said.endswith(
                 f"-worker-{index}; /home/ma-user, /etc/volcano and /cache (the MA_ variables name"
                 " the real directories); names for ping and for programs of Go (nss_wrapper gives"
-                f" them to others). {ADMINISTRATOR} Give --view hosts if that is enough.\n"
+                " them to others); numeric addresses as PyTorch's master (it would wait in vain:"
+                f" give it the worker's name). {ADMINISTRATOR} Give --view hosts if that is"
+                " enough.\n"
             )
 
     def test_tells_real_names_and_directories_without_nss_wrapper(
@@ -131,6 +133,17 @@ class TestAContainer:
             " Operation not permitted). Missing there: "
         ) in ended.err[0]
         assert "Allow unshare, mount and setns where the container is started." in ended.err[0]
+
+
+def test_the_env_contract_does_without_nss_wrapper(user: User) -> None:
+    """It needs no names, and PyTorch would never get to its numeric master."""
+    words = ("--contract", "env", "--", "sh", "-c", 'echo "$LD_PRELOAD"')
+    ended = run_step(user, *words, nodes=1, wrapper=NO_NAMESPACES)
+    assert ended.out == ["\n"]
+    assert (
+        "no hosts view on gpu-n00: user.max_user_namespaces is 0. Missing there: a hosts"
+        in (ended.err[0])
+    )
 
 
 def test_a_user_who_may_start_no_process_more_is_told_so(user: User) -> None:

@@ -78,8 +78,13 @@ def surround(
 
 
 def _without_namespaces(contents: Contents, why: str, remedy: str) -> Surroundings:
-    """Give names by nss_wrapper where it is installed; else the nodes' own names must do."""
-    wrapper = None if contents.asked == "full" else _find_wrapper()
+    """Give names by nss_wrapper where it is installed; else the nodes' own names must do.
+
+    Only where scripts need names: under nss_wrapper PyTorch, which asks for IPv6 first, never
+    gets to a numeric IPv4 address.
+    """
+    useful = contents.plan.contract.names_workers and contents.asked != "full"
+    wrapper = _find_wrapper() if useful else None
     if contents.asked is not None and wrapper is None:
         raise ClusterUnfitError(
             f"{contents.name} cannot give --view {contents.asked}: {why}",
@@ -120,7 +125,10 @@ def _warning(contents: Contents, given: str, why: str, remedy: str) -> str:
             " name the real directories)"
         )
     if given == "wrapper":
-        missing.append("names for ping and for programs of Go (nss_wrapper gives them to others)")
+        missing.append(
+            "names for ping and for programs of Go (nss_wrapper gives them to others); numeric"
+            " addresses as PyTorch's master (it would wait in vain: give it the worker's name)"
+        )
     if given == "off" and contents.plan.contract.names_workers:
         missing.append(
             "workers' names as on ModelArts (VC_WORKER_HOSTS and --init_method hold the nodes' own)"

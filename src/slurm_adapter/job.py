@@ -177,11 +177,15 @@ class Job:
         """The name as a file name."""
         return file_stem(self.name)
 
+    def value_of(self, name: str, environment: Mapping[str, str]) -> str:
+        """Return a variable as the job sets it, else as it is inherited; empty where neither."""
+        return self.env.get(name) or environment.get(name, "")
+
     def wanted_port(self, environment: Mapping[str, str]) -> tuple[int, str] | None:
         """Return (port, who says so) where the user chose one: by option, else by MASTER_PORT."""
         if self.port is not None:
             return self.port, "given by you"
-        text = self.env.get("MASTER_PORT") or environment.get("MASTER_PORT")
+        text = self.value_of("MASTER_PORT", environment)
         if text:
             return read_port(text, "MASTER_PORT"), "MASTER_PORT in your environment"
         return None

@@ -11,7 +11,7 @@ from slurm_adapter.cli.report import boot_warnings, check_format, print_dry_run,
 from slurm_adapter.cli.request import job_from_layers, settings_of
 from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.hostlist import expand_hostlist
-from slurm_adapter.contracts import get_contract
+from slurm_adapter.contracts import wanted_view
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.launch import slurm
 from slurm_adapter.launch.sbatch import HEADER, Script, make_script, tasks_per_node
@@ -94,7 +94,7 @@ def _preview(job: Job, names: str | None) -> Cluster:
             )
     reason = "asked for" if job.gpus_per_node is not None else ""
     tasks = tasks_per_node(job)
-    view = job.view or get_contract(job.contract).default_view(tasks)
+    view = wanted_view(job, tasks)
     nodes = [
         Node(name, gpus=job.gpus_per_node, gpus_reason=reason, tasks=tasks, view=view)
         for name in shown

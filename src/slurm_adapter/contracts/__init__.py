@@ -5,6 +5,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from slurm_adapter.contracts.contract import Contract
+    from slurm_adapter.job import Job
 
 
 def get_contract(name: str) -> Contract:
@@ -16,3 +17,8 @@ def get_contract(name: str) -> Contract:
     from slurm_adapter.contracts.modelarts import ModelArtsContract  # noqa: PLC0415
 
     return ModelArtsContract()
+
+
+def wanted_view(job: Job, tasks: int) -> str:
+    """Return the surroundings to try first, with `tasks` ranks on a node that share none."""
+    return job.view or get_contract(job.contract).default_view(tasks)

@@ -9,12 +9,11 @@ from uuid import uuid4
 
 from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import VISIBLE_DEVICES, device_list
-from slurm_adapter.contracts import get_contract
+from slurm_adapter.contracts import wanted_view
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.job import VIEWS
 from slurm_adapter.node import facts
-from slurm_adapter.node.packages import install, packages_folder, packages_settings
-from slurm_adapter.node.program import find_program
+from slurm_adapter.node.packages import install, with_packages
 from slurm_adapter.node.surround import Surroundings, surround
 from slurm_adapter.plan import Plan, make_plan
 from slurm_adapter.record import replace
@@ -60,8 +59,7 @@ def prepare_local(job: Job, environment: Mapping[str, str], *, only_try: bool = 
     plan = _plan(job, environment)
     if job.install_requirements:
         for index in range(job.nodes):
-            folder = packages_folder(plan, index)
-            plan = plan.with_settings(index, packages_settings(plan.job, folder, environment))
+            plan = with_packages(plan, index, environment)
     if plan.cluster.nodes[0].view == "off":
         return LocalRun(plan, (), plan.warnings)
     found = _surround_all(plan, environment, only_try=only_try)
@@ -95,10 +93,7 @@ def install_packages(plan: Plan, environment: Mapping[str, str]) -> None:
         return
     for index in range(len(plan.cluster.nodes)):
         rank = next(plan.node_ranks(index))
-        inherited = rank.environment(environment)
-        python = find_program(plan.job.python, inherited, plan.job.code)
-        folder = packages_folder(plan, index)
-        install(plan.job, folder, python, inherited, output=_STDERR)
+        install(plan, rank, rank.environment(environment), output=_STDERR)
 
 
 def _plan(job: Job, environment: Mapping[str, str]) -> Plan:
@@ -159,8 +154,7 @@ def _nodes(job: Job, environment: Mapping[str, str]) -> Iterator[Node]:
             f" {len(devices)}",
             f"Give --gpus-per-node {len(devices) // job.nodes}, or fewer nodes.",
         )
-    contract = get_contract(job.contract)
-    view = job.view or contract.default_view(1)  # the ranks of a node share what it gives
+    view = wanted_view(job, 1)  # the ranks of a node share what it gives
     for index in range(job.nodes):
         mine = ",".join(devices[index * share : (index + 1) * share])
         why = "this machine's GPUs, shared out" if devices else "pretended: this machine has none"

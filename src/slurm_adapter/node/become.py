@@ -46,7 +46,9 @@ def become(ready: Ready, environment: Mapping[str, str], *, log: bool = False) -
     inherited = rank.environment(_without_coerced_locale(environment))
     output = _open_log(plan, rank) if log else None
     if job.install_requirements:
-        _install(plan, rank, inherited, output)
+        from slurm_adapter.node.packages import install  # noqa: PLC0415
+
+        install(plan, rank, inherited, output)
     _enter(ready)
     command = rank.words
     command[0] = find_program(command[0], inherited, rank.cwd.value)
@@ -55,7 +57,7 @@ def become(ready: Ready, environment: Mapping[str, str], *, log: bool = False) -
 
 def _become(command: list[str], environment: Mapping[str, str], output: int | None) -> NoReturn:
     # Python ignores these two, and what is ignored stays so in the program that comes next: a
-    # shell's `yes | head -1` would complain instead of ending. As a program expects them.
+    # shell's `yes | head -1` would complain instead of ending.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     before = os.dup(2)  # where to complain, should it not work out
@@ -97,17 +99,6 @@ def _open_log(plan: Plan, rank: RankPlan) -> int:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise cannot_make(path, error) from error
-
-
-def _install(
-    plan: Plan, rank: RankPlan, environment: Mapping[str, str], output: int | None
-) -> None:
-    from slurm_adapter.node.packages import install, packages_folder  # noqa: PLC0415
-
-    job = plan.job
-    python = find_program(job.python, environment, job.code)
-    folder = packages_folder(plan, rank.node_index, rank.local_rank)
-    install(job, folder, python, environment, output)
 
 
 def _without_coerced_locale(environment: Mapping[str, str]) -> Mapping[str, str]:

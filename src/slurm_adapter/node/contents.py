@@ -82,6 +82,16 @@ class Contents:
             hosts.check_addresses(list(self._addresses), list(self._addresses.values()))
 
     @cached_property
+    def _site(self) -> str:
+        """The machine's own hosts file."""
+        return read_text(HOSTS)
+
+    @cached_property
+    def _known(self) -> dict[str, str]:
+        """What it says: at ten thousand nodes it is not read twice."""
+        return read_hosts_file(self._site)
+
+    @cached_property
     def _addresses(self) -> dict[str, str]:
         """The address of each node by the node's name, in rank order."""
         nodes = self.plan.cluster.nodes
@@ -91,17 +101,17 @@ class Contents:
         # One's own name may lead to loopback on the machine itself; the address toward the
         # others is known.
         own = {self.name: nodes[self.index].address or ""}
-        found = hosts.resolve_all(names, {**read_hosts_file(read_text(HOSTS)), **own})
+        found = hosts.resolve_all(names, {**self._known, **own})
         return dict(zip(names, found, strict=True))
 
     def hosts_text(self, level: str) -> str:
         """Return the hosts file; under a full view an address leads back to its worker's name."""
-        site, listed = read_text(HOSTS), self.plan.cluster.addressed
-        known = read_hosts_file(site)
-        names = ["" if listed or name in known else name for name in self._addresses]
+        listed = self.plan.cluster.addressed
+        names = ["" if listed or name in self._known else name for name in self._addresses]
         addresses = list(self._addresses.values())
         first = level == "full"
-        return hosts.hosts_text(site, self.plan.workers, addresses, names, workers_first=first)
+        workers = self.plan.workers
+        return hosts.hosts_text(self._site, workers, addresses, names, workers_first=first)
 
     def open_up(self) -> None:
         """Have directories mounted that are mounted on demand, as far as the job names them.

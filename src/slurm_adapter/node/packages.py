@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.node.process import dying_with_parent
+from slurm_adapter.node.program import find_program
 from slurm_adapter.setting import Setting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from slurm_adapter.job import Job
-    from slurm_adapter.plan import Plan
+    from slurm_adapter.plan import Plan, RankPlan
 
 # Settings of pip that would put packages elsewhere.
 _ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")
@@ -35,7 +35,7 @@ os.symlink(os.path.relpath(site, folder), os.path.join(folder, "site-packages"))
 """
 
 
-def packages_folder(plan: Plan, node_index: int, local_rank: int = 0) -> str:
+def _folder(plan: Plan, node_index: int, local_rank: int) -> str:
     """Return where the packages of one task go: ranks of a node do not wait for each other."""
     folder = f"{plan.workers.node_folder(plan.job.folder, node_index)}/packages"
     if ":" in folder:
@@ -47,31 +47,35 @@ def packages_folder(plan: Plan, node_index: int, local_rank: int = 0) -> str:
     return folder if tasks in (None, 1) else f"{folder}-{local_rank}"
 
 
-def packages_settings(job: Job, folder: str, environment: Mapping[str, str]) -> tuple[Setting, ...]:
-    """Return the variables by which ranks find the packages, and their programs."""
+def with_packages(
+    plan: Plan, node_index: int, environment: Mapping[str, str], local_rank: int = 0
+) -> Plan:
+    """Return a plan by whose variables the ranks of a node find the packages, and their programs.
 
-    def found(name: str) -> str:
-        return job.env.get(name) or environment.get(name, "")
-
+    `local_rank` counts where each rank of a node is a task of its own.
+    """
+    job, folder = plan.job, _folder(plan, node_index, local_rank)
     why = "packages of pip-requirements.txt"
-    modules, programs = f"{folder}/site-packages", f"{folder}/bin"
-    return (
-        Setting("PYTHONPATH", ":".join(filter(None, (modules, found("PYTHONPATH")))), why),
-        # Behind the user's own, or its `python` would be found before the job's.
-        Setting("PATH", ":".join(filter(None, (found("PATH"), programs))), why),
+    modules = filter(None, (f"{folder}/site-packages", job.value_of("PYTHONPATH", environment)))
+    # Behind the user's own, or its `python` would be found before the job's.
+    programs = filter(None, (job.value_of("PATH", environment), f"{folder}/bin"))
+    settings = (
+        Setting("PYTHONPATH", ":".join(modules), why),
+        Setting("PATH", ":".join(programs), why),
     )
+    return plan.with_settings(node_index, settings)
 
 
-def install(
-    job: Job, folder: str, python: str, environment: Mapping[str, str], output: int | None
-) -> None:
-    """Install the packages; pip's words go to `output`, as on ModelArts (None: to our own).
+def install(plan: Plan, rank: RankPlan, environment: Mapping[str, str], output: int | None) -> None:
+    """Install a rank's packages; pip's words go to `output`, as on ModelArts (None: to our own).
 
     Raises:
         ClusterUnfitError: where that fails.
     """
     import subprocess  # noqa: PLC0415 - 8 ms, seldom needed
 
+    job, folder = plan.job, _folder(plan, rank.node_index, rank.local_rank)
+    python = find_program(job.python, environment, job.code)
     settings = {name: value for name, value in environment.items() if name not in _ELSEWHERE}
     settings |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_USER": "0"}
     pip = [f"{folder}/bin/python", "-m", "pip", "install", "--no-input", "-r", job.requirements]

@@ -6,7 +6,7 @@ from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import gpu_count, visible_devices
 from slurm_adapter.cluster.shells import srun_line
 from slurm_adapter.cluster.slurm import Step, read_step
-from slurm_adapter.contracts import get_contract
+from slurm_adapter.contracts import get_contract, wanted_view
 from slurm_adapter.errors import NotAStepError
 from slurm_adapter.node import facts
 from slurm_adapter.plan import Plan, RankPlan, make_plan
@@ -57,10 +57,9 @@ def plan_rank(job: Job, environment: Mapping[str, str], *, only_try: bool = Fals
     sized = job.with_nodes(len(step.nodes), cluster.nodes[index].gpus)
     plan = make_plan(_user_master(sized, environment), cluster, run)
     if job.install_requirements:
-        from slurm_adapter.node.packages import packages_folder, packages_settings  # noqa: PLC0415
+        from slurm_adapter.node.packages import with_packages  # noqa: PLC0415
 
-        folder = packages_folder(plan, index, step.local_rank)
-        plan = plan.with_settings(index, packages_settings(plan.job, folder, environment))
+        plan = with_packages(plan, index, environment, step.local_rank)
     surroundings = None
     if cluster.nodes[index].view != "off":
         from slurm_adapter.node import surround  # noqa: PLC0415 - 5 ms, not needed without a view
@@ -117,7 +116,7 @@ def _check_daemon(step: Step, environment: Mapping[str, str]) -> None:
 
 def _cluster(step: Step, job: Job, environment: Mapping[str, str]) -> Cluster:
     """Return the step's nodes in the order of their first ranks; this one's facts are known."""
-    view = job.view or get_contract(job.contract).default_view(step.local_size)
+    view = wanted_view(job, step.local_size)
     nodes = [
         Node(name, tasks=tasks, view=view)
         for name, tasks in zip(step.nodes, step.tasks_per_node, strict=True)

@@ -92,9 +92,8 @@ def _without_namespaces(contents: Contents, why: str, remedy: str) -> Surroundin
         )
     if wrapper is None:
         return Surroundings("off", warning=_warning(contents, "off", why, remedy))
-    job = contents.plan.job
     path = contents.wrapper_hosts()
-    preload = job.env.get("LD_PRELOAD") or contents.environment.get("LD_PRELOAD")
+    preload = contents.plan.job.value_of("LD_PRELOAD", contents.environment)
     reason = "workers' names by nss_wrapper"
     settings = (
         Setting("LD_PRELOAD", f"{wrapper}:{preload}" if preload else wrapper, reason),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
-from slurm_adapter.layout import CACHE, mount_point
+from slurm_adapter.layout import CACHE, INPUTS, mount_point
 from slurm_adapter.node.program import cannot_make, make_folder, make_outputs
 
 TYPE_CHECKING = False
@@ -40,7 +40,8 @@ def make(job: Job, mounts: Iterable[tuple[str, str]]) -> None:
             raise BadValueError(f"--cache {real} is a file", "Give a directory.")
         point = mount_point(job, seen)
         if point is not None:
-            _make_place(job, point, is_file=os.path.isfile(real) and real in outputs)  # noqa: PTH113
+            in_inputs = os.path.dirname(seen) == INPUTS  # whose places the view makes itself  # noqa: PTH120
+            _make_place(job, point, is_file=os.path.isfile(real) and not in_inputs)  # noqa: PTH113
     _link_job_dir(job)
 
 

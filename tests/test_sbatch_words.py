@@ -135,7 +135,10 @@ def test_commands_arrive(folder: Path, text: str, args: tuple[str, ...]) -> None
 
 
 @settings(max_examples=30, deadline=None)
-@given(path=TEXT.map("/data/".__add__), python=TEXT.map("py".__add__))
+@given(
+    path=TEXT.map("/data/".__add__),
+    python=TEXT.map(lambda text: os.path.normpath(f"/opt/py{text}")),
+)
 def test_channels_and_the_interpreter_arrive(folder: Path, path: str, python: str) -> None:
     inputs, outputs = (Channel("data-url", path),), (Channel("train_url", f"{path}/out"),)
     job = job_in(folder, inputs=inputs, outputs=outputs, python=python, channels_as="option")

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from slurm_adapter.cli.report import boot_warnings, check_format, print_dry_run, say, warn
 from slurm_adapter.cli.request import job_from_layers, settings_of
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.launch.events import Ended
-from slurm_adapter.launch.fleet import LocalFleet
-from slurm_adapter.launch.local import install_packages, prepare_local
+from slurm_adapter.launch.local import install_packages, prepare_local, start_here
 from slurm_adapter.launch.logs import NodeLogs
 from slurm_adapter.launch.supervise import STOP_SIGNALS, Supervisor
+from slurm_adapter.node.events import Ended
 from slurm_adapter.node.process import raise_descriptor_limit
 from slurm_adapter.node.program import make_folder, make_told
 from slurm_adapter.node.tree import remove_run
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from slurm_adapter.job import Job
-    from slurm_adapter.launch.events import Event
     from slurm_adapter.launch.local import LocalRun
+    from slurm_adapter.node.events import Event
     from slurm_adapter.plan import Plan
 
 _LONGEST_GRACE_S = 86_400
@@ -66,7 +65,7 @@ def _dry_run(job: Job, form: str) -> int:
 
 def _run(run: LocalRun, logs: NodeLogs | None, grace_s: float, *, verbose: bool) -> int:
     printer = LinePrinter(run.plan.world_size)
-    fleet = LocalFleet(run, os.environ)
+    fleet = start_here(run, os.environ)
     if verbose:
         say(f"{run.plan.world_size} ranks started, rendezvous port {run.plan.run.port}")
 

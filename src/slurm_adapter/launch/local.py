@@ -13,7 +13,9 @@ from slurm_adapter.contracts import wanted_view
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.job import VIEWS
 from slurm_adapter.node import facts
+from slurm_adapter.node.fleet import MachineFleet
 from slurm_adapter.node.packages import install, with_packages
+from slurm_adapter.node.spawn import make_start
 from slurm_adapter.node.surround import Surroundings, surround
 from slurm_adapter.plan import Plan, make_plan
 from slurm_adapter.record import replace
@@ -94,6 +96,22 @@ def install_packages(plan: Plan, environment: Mapping[str, str]) -> None:
     for index in range(len(plan.cluster.nodes)):
         rank = next(plan.node_ranks(index))
         install(plan, rank, rank.environment(environment), output=_STDERR)
+
+
+def start_here(run: LocalRun, environment: Mapping[str, str]) -> MachineFleet:
+    """Start all ranks of a prepared job as children of this process.
+
+    Raises:
+        ClusterUnfitError: where one cannot be started; then none is.
+    """
+    fleet = MachineFleet()
+    entries = [one.entry for one in run.surroundings] or [None] * len(run.plan.cluster.nodes)
+    starts = [make_start(one, environment, entries[one.node_index]) for one in run.plan.ranks()]
+    try:
+        fleet.start(starts)
+    finally:
+        run.close()
+    return fleet
 
 
 def _plan(job: Job, environment: Mapping[str, str]) -> Plan:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from slurm_adapter.launch.events import Ended
+from slurm_adapter.node.events import Ended
 from slurm_adapter.node.program import cannot_make
 
 if TYPE_CHECKING:
-    from slurm_adapter.launch.events import Event
+    from slurm_adapter.node.events import Event
     from slurm_adapter.plan import Plan
 
 
@@ -29,11 +29,11 @@ class NodeLogs:
                 raise cannot_make(str(path), error) from error
 
     def take(self, event: Event) -> None:
-        """Write a line of a rank, or note how it ended; `OSError` where the disk is full."""
+        """Write lines of a rank, or note how it ended; `OSError` where the disk is full."""
         if isinstance(event, Ended):
             self._ended[event.rank] = event.status
         else:
-            self._files[event.rank].write(event.line + b"\n")
+            self._files[event.rank].write(event.lines)
 
     def close(self) -> None:
         """Let go of the files; only now is nobody left who could write behind the last line."""

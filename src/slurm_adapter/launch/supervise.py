@@ -7,12 +7,12 @@ import signal
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from slurm_adapter.launch.events import Ended
+from slurm_adapter.node.events import Ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from slurm_adapter.launch.events import Event
+    from slurm_adapter.node.events import Event
 
 # Signals that mean "stop", and what the command then returns at least: 128 + N.
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

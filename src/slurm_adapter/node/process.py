@@ -8,7 +8,10 @@ import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    Prepare = Callable[[], None]
+    """What a child runs before its program."""
 
 # linux/prctl.h
 _PR_SET_PDEATHSIG = 1
@@ -20,7 +23,7 @@ def become_subreaper() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def dying_with_parent() -> Callable[[], None]:
+def dying_with_parent() -> Prepare:
     """Return what a child runs before its program: it ends when this process is killed."""
     libc = ctypes.CDLL(None, use_errno=True)
     parent = os.getpid()
@@ -50,13 +53,36 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def send(pids: list[int], number: int) -> None:
-    """Send a signal to each process that is still there."""
+def send_below(number: int) -> None:
+    """Send a signal to all descendants, whatever session they are in."""
+    # The first process of a PID namespace reaches all others in it: none can slip through.
+    pids = [-1] if os.getpid() == 1 else descendants(os.getpid())
     for pid in pids:
         try:
             os.kill(pid, number)
-        except ProcessLookupError:
+        except (ProcessLookupError, PermissionError):  # gone, or somebody else's by now (sudo)
             continue
+
+
+def reap() -> Iterator[tuple[int, int]]:
+    """Yield (pid, exit code, -N for signal N) of children that have ended; orphans too."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        yield pid, os.waitstatus_to_exitcode(status)
+
+
+def has_children() -> bool:
+    """Say whether there is a child that `reap` has not yielded; a subreaper's: any descendant."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _living_parent(name: str) -> int | None:

@@ -7,7 +7,7 @@ import sys
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
-    from slurm_adapter.launch.events import Output
+    from slurm_adapter.node.events import Output
 
 _COLOURS = (36, 33, 35, 32, 34, 31)
 
@@ -30,10 +30,11 @@ class LinePrinter:
         ]
 
     def show(self, output: Output) -> None:
-        """Write one line; `OSError` where it cannot be written (nobody reads, the disk is full)."""
+        """Write lines; `OSError` where that cannot be (nobody reads, the disk is full)."""
         stream = self._streams[output.is_error]
+        prefix = self._prefixes[output.is_error][output.rank]
         try:
-            stream.write(self._prefixes[output.is_error][output.rank] + output.line + b"\n")
+            stream.write(prefix + output.lines[:-1].replace(b"\n", b"\n" + prefix) + b"\n")
             stream.flush()
         except OSError:
             # Or Python complains once more when it flushes the stream at its own end.

@@ -1,22 +1,23 @@
-"""What happens to ranks while they run, as a launcher tells it."""
+"""What happens to ranks while they run, as whoever started them tells it."""
 
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
+
+from slurm_adapter.record import record
 
 
-@dataclass(frozen=True)
+@record
 class Output:
-    """One whole line of a rank, without its line break (a progress bar's CR ends one too)."""
+    """Whole lines of a rank, each with its line break (a progress bar's CR ends a line too)."""
 
     rank: int
-    line: bytes
+    lines: bytes
     is_error: bool
-    """Whether it came from stderr."""
+    """Whether they came from stderr."""
 
 
-@dataclass(frozen=True)
+@record
 class Ended:
     """A rank's process is gone."""
 
@@ -42,22 +43,25 @@ class LineSplitter:
     def __init__(self) -> None:
         self._parts: list[bytes] = []  # of the line that is not complete yet
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """Return the lines that are complete now."""
+    def feed(self, data: bytes) -> bytes:
+        """Return the lines that are complete now, each with its line break."""
         if self._parts and self._parts[-1] == b"\r":  # it may have been half of \r\n
             data = self._parts.pop() + data
         # A \r at the very end waits for the next byte, for the same reason.
         held = data.endswith(b"\r")
         body = data[:-1] if held else data
-        *lines, rest = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        if lines:
-            lines[0] = b"".join([*self._parts, lines[0]])
+        if b"\r" in body:
+            body = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        end = body.rfind(b"\n") + 1
+        lines = b""
+        if end:
+            lines = b"".join([*self._parts, body[:end]])
             self._parts.clear()
-        self._parts += [part for part in (rest, b"\r" if held else b"") if part]
+        self._parts += [part for part in (body[end:], b"\r" if held else b"") if part]
         return lines
 
-    def finish(self) -> list[bytes]:
-        """Return what is left when no more comes."""
+    def finish(self) -> bytes:
+        """Return what is left when no more comes, as a line."""
         rest = b"".join(self._parts).removesuffix(b"\r")
         self._parts.clear()
-        return [rest] if rest else []
+        return rest + b"\n" if rest else b""

@@ -1,0 +1,125 @@
+"""One rank's process: started in a session of its own, ended by the kernel with its starter."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from slurm_adapter.errors import ClusterUnfitError
+from slurm_adapter.node import process
+from slurm_adapter.node.program import cannot_run, find_program
+from slurm_adapter.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import NoReturn
+
+    from slurm_adapter.node.view import Entry
+    from slurm_adapter.plan import RankPlan
+
+_MOST_BYTES = 256
+
+
+@record
+class Start:
+    """One rank's start, checked whole before any rank is started."""
+
+    rank: int
+    node: str
+    """The node's name, for errors."""
+    words: tuple[str, ...]
+    """The command; the first word is the program's path."""
+    environment: Mapping[str, str]
+    cwd: str
+    entry: Entry | None = None
+    """Namespaces to enter; None where the rank gets none of its own."""
+
+
+def make_start(rank: RankPlan, inherited: Mapping[str, str], entry: Entry | None) -> Start:
+    """Return how to start a planned rank here.
+
+    Raises:
+        ClusterUnfitError: where its program is not found.
+    """
+    environment, cwd = rank.environment(inherited), rank.cwd.value
+    first, *rest = rank.words
+    words = (find_program(first, environment, cwd), *rest)
+    return Start(rank.rank, rank.node.name, words, environment, cwd, entry)
+
+
+def spawn(start: Start, stdout: int, stderr: int) -> int:
+    """Start a rank with these descriptors as its stdout and stderr; return its pid.
+
+    Raises:
+        ClusterUnfitError: where its directory cannot be entered, or its program not run.
+    """
+    answers, tell = os.pipe()
+    die_with_parent = process.dying_with_parent()
+    child = os.fork()
+    if child == 0:
+        _become(start, stdout, stderr, tell, die_with_parent)
+    os.close(tell)
+    try:
+        answer = os.read(answers, _MOST_BYTES)
+    finally:
+        os.close(answers)
+    if answer:
+        os.waitpid(child, 0)
+        what, _, number = answer.decode().partition(" ")
+        raise _refusal(start, what, OSError(int(number), os.strerror(int(number))))
+    return child
+
+
+def _refusal(start: Start, what: str, error: OSError) -> ClusterUnfitError:
+    if what == "run":
+        return cannot_run(start.words[0], error)
+    if what == "enter":
+        return ClusterUnfitError(
+            f"{start.node} cannot enter {start.cwd}: {error.strerror}",
+            "The directory must be there and readable.",
+        )
+    return ClusterUnfitError(
+        f"{start.node} cannot give rank {start.rank} its surroundings: {error.strerror}",
+        "Give --view off to run without.",
+    )
+
+
+def _become(
+    start: Start, stdout: int, stderr: int, tell: int, die_with_parent: process.Prepare
+) -> NoReturn:
+    what = "surround"
+    try:
+        os.setsid()
+        die_with_parent()
+        if start.entry is not None:
+            start.entry.enter()
+        what = "enter"
+        if start.cwd:
+            os.chdir(start.cwd)
+        what = "run"
+        tell = _arrange(stdout, stderr, tell)
+        process.restore_descriptor_limit()
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+            signal.signal(number, signal.SIG_DFL)
+        os.execve(start.words[0], start.words, start.environment)  # noqa: S606
+    except OSError as error:
+        os.write(tell, f"{what} {error.errno or 1}".encode())
+    finally:
+        os._exit(127)
+
+
+def _arrange(stdout: int, stderr: int, tell: int) -> int:
+    """Leave the rank its three streams and where to complain; return the latter.
+
+    The rest would be closed by `execve`, which itself needs a number below the limit.
+    """
+    null = os.open(os.devnull, os.O_RDONLY)
+    # Out of the way first: what takes one of the numbers must not be one of the others.
+    low = [os.dup(one) for one in (null, stdout, stderr, tell)]
+    while min(low) < len(low):
+        low = [os.dup(one) for one in low]
+    for number, descriptor in enumerate(low):
+        os.dup2(descriptor, number, inheritable=number < len(low) - 1)
+    os.closerange(len(low), os.sysconf("SC_OPEN_MAX"))
+    return len(low) - 1

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from slurm_adapter.cluster.slurm import Step, read_step
     from slurm_adapter.errors import AdapterError
     from slurm_adapter.flavor import Flavor, read_flavor
+    from slurm_adapter.hostfile import read_hosts
     from slurm_adapter.job import Argv, Boot, Command, Job
     from slurm_adapter.plan import Plan, make_plan
 
@@ -26,6 +27,7 @@ _HOMES = {
     "cluster.slurm": ("Step", "read_step"),
     "errors": ("AdapterError",),
     "flavor": ("Flavor", "read_flavor"),
+    "hostfile": ("read_hosts",),
     "job": ("Argv", "Boot", "Command", "Job"),
     "plan": ("Plan", "make_plan"),
 }
@@ -48,6 +50,7 @@ __all__ = [
     "fold_hostlist",
     "make_plan",
     "read_flavor",
+    "read_hosts",
     "read_step",
 ]
 

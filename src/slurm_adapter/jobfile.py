@@ -6,42 +6,20 @@ command line; `Settings` is one such layer, and `merge` puts layers on top of ea
 
 from __future__ import annotations
 
-import difflib
 import os
-import sys
 from datetime import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    StrictBool,
-    StrictInt,
-    StrictStr,
-    ValidationError,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictInt, StrictStr
 
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.paths import absolute, given, on_node
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from slurm_adapter.tomlfile import Text, as_text, read_toml, validated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_NAMED_ERRORS = 3
-_EXPECTED = {
-    "int_type": "a whole number",
-    "string_type": "a text in quotes",
-    "list_type": "a list",
-    "dict_type": "a table",
-    "bool_type": "true or false",
-}
 _EXAMPLES = {
     "name": 'name = "train"',
     "args": 'args = ["--epochs", "5"]',
@@ -56,14 +34,8 @@ _EXAMPLES = {
     "inputs": '[inputs] with lines such as data_url = "/datasets/cifar10"',
     "outputs": '[outputs] with lines such as train_url = "/results/train"',
     "slurm": '[slurm] with lines such as partition = "train"; a flag is true or left out',
+    "ssh": '[ssh] with lines such as hosts = ["gpu01 slots=8", "gpu[02-04]"]',
 }
-
-
-def _as_text(value: object) -> object:
-    """Numbers may stand unquoted where a text is meant; booleans may not: which text is true?"""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    return value
 
 
 def _as_option(value: object) -> object:
@@ -74,11 +46,28 @@ def _as_option(value: object) -> object:
         raise ValueError("a flag that is not wanted is left out, not false")
     if isinstance(value, time):
         return value.isoformat()
-    return _as_text(value)
+    return as_text(value)
 
 
-Text = Annotated[StrictStr, BeforeValidator(_as_text)]
 SbatchValue = Annotated[StrictStr, BeforeValidator(_as_option)]
+
+
+class SshTable(BaseModel):
+    """Which machines a job is started on over SSH; None where it says nothing."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    hosts: list[StrictStr] | None = None
+    """Lines as in a host file; beside `hosts_file`: which of its hosts."""
+    hosts_file: StrictStr | None = None
+    exclude: list[StrictStr] | None = None
+
+    def over(self, below: SshTable) -> SshTable:
+        """Return this layer on top of another; a host file takes the place of a list below it."""
+        said = {name: getattr(self, name) for name in self.model_fields_set}
+        if self.hosts_file is not None:
+            said.setdefault("hosts", None)
+        return below.model_copy(update=said)
 
 
 class Settings(BaseModel):
@@ -107,6 +96,7 @@ class Settings(BaseModel):
     inputs: dict[str, StrictStr] = {}
     outputs: dict[str, StrictStr] = {}
     slurm: dict[str, SbatchValue] = {}
+    ssh: SshTable = SshTable()
 
 
 def read_job_file(path: Path) -> Settings:
@@ -115,20 +105,7 @@ def read_job_file(path: Path) -> Settings:
     Raises:
         BadValueError: with file, key, what was expected and the nearest right key.
     """
-    try:
-        text = path.read_bytes().decode()
-    except OSError as error:
-        raise BadValueError(
-            f"the job file {path} cannot be read: {error.strerror}", "Check the name after --job."
-        ) from error
-    except UnicodeDecodeError as error:
-        raise BadValueError(f"{path} is not UTF-8: {error.reason}", "Save it as UTF-8.") from error
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadValueError(
-            f"{path} is not TOML: {error}", 'Write KEY = VALUE, texts in quotes: name = "train".'
-        ) from error
+    data = read_toml(path, "job file", "--job", 'name = "train"')
     return _relative_to(_validated(data, str(path)), path.parent.absolute())
 
 
@@ -152,6 +129,8 @@ def merge(layers: Iterable[Settings]) -> Settings:
             value = getattr(layer, name)
             if isinstance(value, dict):
                 value = {**merged.get(name, {}), **value}
+            if isinstance(value, SshTable):
+                value = value.over(merged.get(name, SshTable()))
             if name == "keep":
                 value = [*merged.get(name, []), *value]
             merged[name] = value
@@ -163,48 +142,13 @@ def merge(layers: Iterable[Settings]) -> Settings:
 
 
 def _validated(data: dict[str, Any], where: str) -> Settings:
-    try:
-        settings = Settings.model_validate(data)
-    except ValidationError as error:
-        found = [dict(one) for one in error.errors()]
-        problems = [_problem(one) for one in found[:_NAMED_ERRORS]]
-        if len(found) > _NAMED_ERRORS:
-            problems.append(f"and {len(found) - _NAMED_ERRORS} more")
-        prefix = f"{where}: " if where else ""
-        raise BadValueError(prefix + "; ".join(problems), _remedy(found[0])) from error
+    settings = validated(Settings, data, where, _EXAMPLES)
     if settings.boot is not None and settings.command is not None:
         raise BadValueError(
             f"{f'{where}: ' if where else ''}a boot file and a command are two programs",
             "Give one of them.",
         )
     return settings
-
-
-def _problem(error: dict[str, Any]) -> str:
-    place = ".".join(map(str, error["loc"]))
-    if error["type"] == "extra_forbidden":
-        return f"there is no key {place!r}"
-    if error["type"] == "value_error":
-        return f"{place}: {error['msg'].removeprefix('Value error, ')}"
-    expected = _EXPECTED.get(error["type"], error["msg"])
-    return f"{place} = {_as_toml(error['input'])} is not {expected}"
-
-
-def _remedy(error: dict[str, Any]) -> str:
-    """Return what to write instead, for the first problem."""
-    place = str(error["loc"][0])
-    if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
-        near = difflib.get_close_matches(place, list(Settings.model_fields), n=1)
-        if near:
-            return f"Did you mean {near[0]}?"
-        return f"Known keys: {', '.join(Settings.model_fields)}."
-    return f"Write it as in: {_EXAMPLES.get(place, _EXAMPLES['name'])}"
-
-
-def _as_toml(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 def _relative_to(settings: Settings, folder: Path) -> Settings:
@@ -221,6 +165,9 @@ def _relative_to(settings: Settings, folder: Path) -> Settings:
         changes["python"] = absolute(settings.python, base)
     if settings.boot is not None and settings.code is None:
         changes["boot"] = absolute(settings.boot, base)
+    if settings.ssh.hosts_file is not None:
+        file = absolute(settings.ssh.hosts_file, base)
+        changes["ssh"] = settings.ssh.model_copy(update={"hosts_file": file})
     for name in ("inputs", "outputs"):
         if channels := getattr(settings, name):
             changes[name] = {channel: given(path, base) for channel, path in channels.items()}

@@ -8,7 +8,16 @@ from slurm_adapter.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from slurm_adapter.setting import Setting
+
+
+class Variables(dict[str, str]):
+    """A node's own variables: a dictionary that is never changed, hence can be in a record."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
 
 
 @record
@@ -18,7 +27,8 @@ class Node:
     name: str
     """Its name, as the cluster calls it."""
     address: str | None = None
-    """What the other nodes reach it by (an IP address), None while that is not known."""
+    """What the other nodes reach it by (an IP address), None while that is not known. Where a
+    host list gives it, ssh is given it too."""
     gpus: int | None = None
     """Accelerators the job has on it, None where nothing says."""
     gpus_reason: str = ""
@@ -31,6 +41,18 @@ class Node:
     """Where `address` comes from."""
     view: str = "off"
     """What its ranks find around them: `full`, `hosts` (workers' names resolve) or `off`."""
+    user: str | None = None
+    """Whom ssh logs in as, None: as the user's ssh would."""
+    port: int | None = None
+    """Where its ssh server listens, None: as the user's ssh would ask."""
+    slots: int | None = None
+    """Ranks or GPUs that the user counts on it, None where the host list does not say."""
+    python: str | None = None
+    """Its interpreter, a path or a name in its PATH; None: the job's."""
+    interface: str | None = None
+    """The network interface it reaches the other nodes by, None where the user does not say."""
+    env: Mapping[str, str] = Variables()
+    """Variables that the user sets for its ranks alone; they win over the job's own."""
 
     @property
     def reached_by(self) -> str:

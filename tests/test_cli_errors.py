@@ -40,7 +40,7 @@ LOCAL = [
     ("local --name ../a train.py", "'../a' cannot be a job's name", "--name train"),
     ("local --nods 2 train.py", "No such option: --nods", "--nodes"),
     ("local --format yaml train.py", "there is no format 'yaml'", "rich, plain, json"),
-    ("local --contract mpi train.py", "there is no contract 'mpi'", "modelarts, env"),
+    ("local --contract mpi train.py", "there is no contract 'mpi'", "modelarts, torchrun, env"),
     ("local --channels file train.py", "'file'", "option, variable"),
     ("local --flavor big train.py", "the flavor 'big' cannot be read", "GPU: 8*NVIDIA-V100"),
     ("local --env BAD-NAME=1 train.py", "'BAD-NAME'", "--env MY_NAME=value"),

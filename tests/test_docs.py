@@ -25,7 +25,7 @@ def test_generated_files_are_current(path: Path) -> None:
 
 
 def test_the_readme_shows_commands_at_all() -> None:
-    assert len(COMMANDS) == 6
+    assert len(COMMANDS) == 7
 
 
 @pytest.mark.parametrize("command", COMMANDS)

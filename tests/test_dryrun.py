@@ -192,7 +192,7 @@ class TestNodesThatSlurmHasNotChosen:
 
 class TestTenThousandNodes:
     @pytest.mark.parametrize("form", ["plain", "rich"])
-    @pytest.mark.parametrize("contract", ["modelarts", "env"])
+    @pytest.mark.parametrize("contract", ["modelarts", "torchrun", "env"])
     def test_are_folded(self, folder: Path, form: str, contract: str) -> None:
         words = ["-N", "10000", "--gpus-per-node", "8", "--contract", contract, "show.py"]
         out = dry_run(folder, "sbatch", form, *words, COLUMNS="10000").out

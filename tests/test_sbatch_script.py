@@ -66,6 +66,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "command": {"program": Command('cd src && python "$1"\nwait'), "args": ("a b",)},
     "argv": {"program": Argv(("bash", "run it.sh")), "args": ("--", "x")},
     "env contract": {"contract": "env", "gpus_per_node": 8, "cpus_per_task": 72},
+    "torchrun contract": {"contract": "torchrun", "gpus_per_node": 8, "cpus_per_task": 72},
     "ascend": {"accelerator": "npu", "gpus_per_node": 8, "slurm": {"gres": "tmp:1"}},
     "hostile": {
         "name": "a/b c #1 'q' \"d\" é %j $HOME",
@@ -219,6 +220,9 @@ class TestResources:
         assert script(gpus_per_node=8).summary["ntasks-per-node"] == "1"
         made = script(gpus_per_node=8, contract="env")
         assert made.summary["ntasks-per-node"] == "8"
+        made = script(gpus_per_node=8, cpus_per_task=72, contract="torchrun")
+        tasks, cpus = made.summary["ntasks-per-node"], made.summary["cpus-per-task"]
+        assert (tasks, cpus, made.summary["gpus-per-node"]) == ("1", "72", "8")
 
     def test_sb_09_cpus_stand_on_the_srun_line_too(self) -> None:
         for changes in ({"cpus_per_task": 8}, {"slurm": {"cpus-per-task": "8"}}):

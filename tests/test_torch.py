@@ -56,6 +56,11 @@ class TestTheSameScript:
             LINE.format(3, 4, 1, 2, 10.0),
         ]
 
+    def test_under_the_torchrun_contract(self, tmp_path: Path) -> None:
+        assert local(tmp_path, "--contract", "torchrun", "--gpus-per-node", "2") == [
+            LINE.format(rank, 4, rank % 2, 2, 10.0) for rank in range(4)
+        ]
+
     def test_in_a_bare_slurm_step(self, user: User) -> None:
         user.write("group.py", GROUP.read_text())
         shown = user.run("srun", "-N3", "-n3", "--exclusive", "python", "group.py")

@@ -43,6 +43,18 @@ THREE_NODES = Job(
     outputs=(Channel("train_url", "/results/gpu-train"),),
     slurm={"partition": "train", "time": "2-00:00:00", "requeue": None, "open-mode": "append"},
 )
+TORCHRUN = Job(
+    program=Boot("/home/ada/gpu-train/train.py"),
+    code="/home/ada/gpu-train",
+    folder="/home/ada/slurm-adapter/gpu-train",
+    name="gpu-train",
+    args=("--epochs", "5"),
+    nodes=3,
+    gpus_per_node=4,
+    cpus_per_task=32,
+    contract="torchrun",
+    slurm={"time": "12:00:00"},
+)
 
 
 def main() -> int:
@@ -57,6 +69,7 @@ def generated() -> dict[Path, str]:
     files = {
         PROJECT / "sbatch" / "one-node.sbatch": _script(ONE_NODE),
         PROJECT / "sbatch" / "three-nodes.sbatch": _script(THREE_NODES),
+        PROJECT / "sbatch" / "torchrun.sbatch": _script(TORCHRUN),
     }
     for name in ("command-line.md", "contract.md"):
         page = PROJECT / "docs" / name
@@ -86,19 +99,19 @@ def _options(command_name: str) -> str:
     return "\n".join(rows) + "\n"
 
 
-def _three_nodes() -> Plan:
+def _three_nodes(job: Job = THREE_NODES) -> Plan:
     nodes = [
         Node(
             f"gpu{n:02d}",
             f"10.20.0.{n}",
             gpus=4,
             gpus_reason="Slurm's count for this node",
-            view="full",
+            view="full" if job.contract == "modelarts" else "hosts",
         )
         for n in (1, 2, 3)
     ]
     run = Run("f81d4fae-7dec-11d0-a765-00a0c91e6bf6", 14120, "from job 4120 and step 0")
-    return make_plan(THREE_NODES, Cluster(tuple(nodes), "step 4120.0"), run)
+    return make_plan(job, Cluster(tuple(nodes), "step 4120.0"), run)
 
 
 def _variables() -> str:
@@ -112,14 +125,14 @@ def _variables() -> str:
     return "\n".join(rows) + "\n"
 
 
-def _arguments() -> str:
-    words = " ".join(word.value for word in _three_nodes().rank(1, 1, 0).argv if word.reason)
+def _arguments(job: Job = THREE_NODES) -> str:
+    words = " ".join(word.value for word in _three_nodes(job).rank(1, 1, 0).argv if word.reason)
     return f"    {words} [your arguments]\n"
 
 
-def _removed() -> str:
+def _removed(job: Job = THREE_NODES) -> str:
     reasons: dict[str, list[str]] = {}
-    for removal in _three_nodes().contract.removals:
+    for removal in _three_nodes(job).contract.removals:
         reasons.setdefault(removal.reason, []).append(f"`{removal.pattern}`")
     return "".join(f"* {', '.join(names)}: {reason}.\n" for reason, names in reasons.items())
 
@@ -138,6 +151,8 @@ _BLOCKS = {
     "variables": _variables,
     "arguments": _arguments,
     "removed": _removed,
+    "torchrun-command": lambda: _arguments(TORCHRUN),
+    "torchrun-removed": lambda: _removed(TORCHRUN),
 }
 
 

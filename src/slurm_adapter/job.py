@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-CONTRACTS = ("modelarts", "env")
+CONTRACTS = ("modelarts", "torchrun", "env")
 DELIVERIES = ("option", "variable")
 VIEWS = ("full", "hosts", "off")
 ACCELERATORS = ("gpu", "npu")

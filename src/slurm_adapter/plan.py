@@ -115,6 +115,30 @@ class Plan:
         return sum(self.ranks_per_node)
 
     @cached_property
+    def script_ranks(self) -> tuple[range | None, ...]:
+        """The ranks that scripts see on each node, those that torchrun starts there included.
+
+        None where that depends on GPUs that nothing has counted yet.
+        """
+        found: list[range | None] = []
+        first: int | None = 0
+        for node, started in zip(self.cluster.nodes, self.ranks_per_node, strict=True):
+            each = self.contract.fan_out(node)
+            if first is None or each is None:
+                first = None
+                found.append(None)
+            else:
+                found.append(range(first, first + started * each))
+                first += started * each
+        return tuple(found)
+
+    @property
+    def script_world_size(self) -> int | None:
+        """The world size that scripts see, None where nothing has counted all GPUs yet."""
+        last = self.script_ranks[-1]
+        return None if last is None else last.stop
+
+    @cached_property
     def workers(self) -> Workers:
         """The nodes by ModelArts' names."""
         return name_workers(self.run.uuid, len(self.cluster.nodes))
@@ -187,7 +211,8 @@ class Plan:
         """Return the plan as JSON data, secrets masked; `schema` tells its form.
 
         `environment` is the first rank's, as is its `argv`; each other rank lists only what it
-        has other than that.
+        has other than that. Where torchrun starts the ranks, an entry of `ranks` is a torchrun,
+        and `starts` holds its ranks' numbers.
         """
         first = self.first_rank
         return {
@@ -196,7 +221,7 @@ class Plan:
             "contract": self.contract.name,
             "source": self.cluster.source,
             "known": self.cluster.known,
-            "world_size": self.world_size,
+            "world_size": self.script_world_size,
             "warnings": list(self.warnings),
             "cwd": as_dict(first.cwd),
             "environment": [_to_json(setting) for setting in first.settings],
@@ -207,11 +232,21 @@ class Plan:
                     "address": node.address,
                     "gpus": node.gpus,
                     "view": node.view,
-                    "ranks": [rank.to_json(first) for rank in self.node_ranks(index)],
+                    "ranks": [
+                        {**rank.to_json(first), **self._started(index)}
+                        for rank in self.node_ranks(index)
+                    ],
                 }
                 for index, node in enumerate(self.cluster.nodes)
             ],
         }
+
+    def _started(self, node_index: int) -> dict[str, Any]:
+        """Return what an entry of the JSON document has more where it is no rank itself."""
+        if self.contract.starts == "rank":
+            return {}
+        ranks = self.script_ranks[node_index]
+        return {"starts": None if ranks is None else list(ranks)}
 
 
 def _to_json(setting: Setting) -> dict[str, Any]:
@@ -265,12 +300,16 @@ def _check_master(job: Job, cluster: Cluster) -> None:
 
 
 def _argv(place: Place, contract: Contract) -> Iterator[Word]:
+    if place.job.pre_start is not None and isinstance(place.job.program, Boot):
+        yield from _pre_start(place.layout.in_code(place.job.pre_start))
+    yield from contract.command(place, _program(place, contract))
+
+
+def _program(place: Place, contract: Contract) -> Iterator[Word]:
+    """Yield boot file or command, with all arguments."""
     job, layout = place.job, place.layout
     match job.program:
         case Boot(path):
-            if job.pre_start is not None:
-                yield from _pre_start(layout.in_code(job.pre_start))
-            yield Word(job.python, "the job's interpreter")
             yield Word(layout.in_code(path), "the boot file")
             yield from contract.arguments(place)
             if job.delivery == "option":

@@ -14,6 +14,10 @@ def get_contract(name: str) -> Contract:
         from slurm_adapter.contracts.env import EnvContract  # noqa: PLC0415
 
         return EnvContract()
+    if name == "torchrun":
+        from slurm_adapter.contracts.torchrun import TorchrunContract  # noqa: PLC0415
+
+        return TorchrunContract()
     from slurm_adapter.contracts.modelarts import ModelArtsContract  # noqa: PLC0415
 
     return ModelArtsContract()

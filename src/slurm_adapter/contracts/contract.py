@@ -24,6 +24,10 @@ class Contract(Protocol):
         """The name in `--contract NAME`."""
 
     @property
+    def starts(self) -> str:
+        """What is started on a node, by name: `rank`, or what starts the ranks in its turn."""
+
+    @property
     def removals(self) -> tuple[Removal, ...]:
         """Variables that ranks must not inherit (those the user names stay)."""
 
@@ -43,7 +47,10 @@ class Contract(Protocol):
         """Return the surroundings that its scripts are used to, with `tasks` ranks on a node."""
 
     def ranks_on(self, node: Node) -> int:
-        """Return how many ranks this contract starts on a node, 1 or more."""
+        """Return how many processes are started on a node, 1 or more, each what `starts` says."""
+
+    def fan_out(self, node: Node) -> int | None:
+        """Return how many ranks come of each of them; None where that is not known yet."""
 
     def check(self, job: Job, cluster: Cluster) -> tuple[str, ...]:
         """Return what to warn of; raise an `AdapterError` where no job could run there."""
@@ -53,3 +60,6 @@ class Contract(Protocol):
 
     def arguments(self, place: Place) -> Iterable[Word]:
         """Return what is appended between the boot file and the user's own arguments."""
+
+    def command(self, place: Place, words: Iterable[Word]) -> Iterable[Word]:
+        """Return the whole command line for a program: boot file or command, with arguments."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from slurm_adapter.contracts.place import run_directly
 from slurm_adapter.setting import Removal, Setting, Word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from slurm_adapter.cluster.cluster import Cluster, Node
     from slurm_adapter.contracts.place import Place
@@ -17,6 +18,7 @@ class EnvContract:
     """`MASTER_ADDR`, `RANK`, `WORLD_SIZE` and their like (torch.distributed's `env://`)."""
 
     name = "env"
+    starts = "rank"
     per_gpu = True
     tells_master = True
     names_workers = False
@@ -35,6 +37,11 @@ class EnvContract:
     def ranks_on(self, node: Node) -> int:
         """Return the tasks Slurm starts there; else one for each GPU, one on a CPU node."""
         return node.tasks or node.gpus or 1
+
+    def fan_out(self, node: Node) -> int:
+        """Each process is a rank."""
+        del node
+        return 1
 
     def check(self, job: Job, cluster: Cluster) -> tuple[str, ...]:
         """Every cluster can run jobs under this contract; some views part ranks of a node."""
@@ -63,3 +70,7 @@ class EnvContract:
         """Nothing is appended: the place is told by variables."""
         del place
         return ()
+
+    def command(self, place: Place, words: Iterable[Word]) -> Iterator[Word]:
+        """The rank is the boot file or the command itself."""
+        return run_directly(place, words)

@@ -7,14 +7,21 @@ plug-ins, on which its jobs run.
 
 from __future__ import annotations
 
-from slurm_adapter.contracts.place import RANK_VARIABLES, TASK_NAME, name_workers
-from slurm_adapter.errors import StepError
+from slurm_adapter.contracts.place import (
+    MPI_VARIABLES,
+    RANK_VARIABLES,
+    SLURM_TASK_VARIABLES,
+    TASK_NAME,
+    check_one_task,
+    name_workers,
+    run_directly,
+)
 from slurm_adapter.job import LONGEST_STRING, Boot
 from slurm_adapter.setting import Removal, Setting, Word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from slurm_adapter.cluster.cluster import Cluster, Node
     from slurm_adapter.contracts.place import Place
@@ -26,15 +33,9 @@ _LAYOUT = "describes Slurm's tasks, which frameworks take for a launch per GPU"
 _MPI = "describes MPI's ranks, which frameworks take for a launch per GPU"
 
 _SLURM_LAYOUT = (
-    "SLURM_PROCID",
-    "SLURM_LOCALID",
+    *SLURM_TASK_VARIABLES,
     "SLURM_NODEID",
-    "SLURM_GTIDS",
-    "SLURM_TASK_PID",
-    "SLURM_NTASKS*",
-    "SLURM_NPROCS*",
     "SLURM_NNODES*",
-    "SLURM_TASKS_PER_NODE*",
     "SLURM_NODELIST*",
     "SLURM_JOB_NODELIST*",
     "SLURM_JOB_NUM_NODES*",
@@ -56,6 +57,7 @@ class ModelArtsContract:
     """`MA_*`, `VC_*` and the options that ModelArts appends to a boot file."""
 
     name = "modelarts"
+    starts = "rank"
     per_gpu = False
     tells_master = False
     names_workers = True
@@ -67,7 +69,7 @@ class ModelArtsContract:
             for name in ("RANK_ID", "RANK_SIZE", "RANK_TABLE_FILE", "ASCEND_DEVICE_ID", "DEVICE_ID")
         ),
         *(Removal(name, _LAYOUT) for name in _SLURM_LAYOUT),
-        *(Removal(name, _MPI) for name in ("PMI_*", "PMIX_*", "OMPI_COMM_WORLD_*")),
+        *(Removal(name, _MPI) for name in MPI_VARIABLES),
     )
 
     def default_view(self, tasks: int) -> str:
@@ -79,16 +81,14 @@ class ModelArtsContract:
         """One rank per node: fan-out to its GPUs is the script's own work."""
         return 1 if node.tasks is None else node.tasks
 
+    def fan_out(self, node: Node) -> int:
+        """To the platform the node is the rank, whatever the script starts."""
+        del node
+        return 1
+
     def check(self, job: Job, cluster: Cluster) -> tuple[str, ...]:
-        """Refuse a step with several tasks on a node: each would think it owns all GPUs."""
-        for node in cluster.nodes:
-            if node.tasks is not None and node.tasks > 1:
-                raise StepError(
-                    f"{node.name} has {node.tasks} tasks in {cluster.source}; the modelarts"
-                    " contract starts one on each node",
-                    f"srun --nodes={len(cluster.nodes)} --ntasks={len(cluster.nodes)}"
-                    " slurm-adapter exec ...   (or --contract env for one rank per GPU)",
-                )
+        """Refuse a step with several tasks on a node; warn of what scripts will miss."""
+        check_one_task(cluster, self.name)
         if not _fits(_host_list(cluster)):
             return (
                 f"VC_WORKER_HOSTS is left out: the names of {len(cluster.nodes)} nodes are longer"
@@ -135,6 +135,10 @@ class ModelArtsContract:
             yield Word(str(place.node_index), "the node's index")
             yield Word("--world_size", why)
             yield Word(str(nodes), "the number of nodes")
+
+    def command(self, place: Place, words: Iterable[Word]) -> Iterator[Word]:
+        """The rank is the boot file or the command itself."""
+        return run_directly(place, words)
 
 
 def _identity(place: Place) -> Iterator[Setting]:

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from slurm_adapter.job import LONGEST_STRING
+from slurm_adapter.errors import StepError
+from slurm_adapter.job import LONGEST_STRING, Boot
 from slurm_adapter.layout import Layout
 from slurm_adapter.record import record
+from slurm_adapter.setting import Word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from slurm_adapter.cluster.cluster import Cluster, Node, Run
     from slurm_adapter.job import Job
 
@@ -28,6 +32,17 @@ RANK_VARIABLES = (
     "NODE_RANK",
     "NNODES",
 )
+# Of one Slurm task, which under a contract of one task per node is not one rank per GPU.
+SLURM_TASK_VARIABLES = (
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "SLURM_GTIDS",
+    "SLURM_TASK_PID",
+    "SLURM_NTASKS*",
+    "SLURM_NPROCS*",
+    "SLURM_TASKS_PER_NODE*",
+)
+MPI_VARIABLES = ("PMI_*", "PMIX_*", "OMPI_COMM_WORLD_*")
 
 TASK_NAME = "worker"
 _PREFIX = "ma-job-"
@@ -118,6 +133,11 @@ class Place:
         return self.cluster.nodes[self.node_index]
 
     @property
+    def python(self) -> str:
+        """The interpreter of boot files: a path, or a name for this rank's PATH."""
+        return self.job.python
+
+    @property
     def master(self) -> str:
         """The host under which the other ranks reach rank 0: the user's choice comes first."""
         first = self.workers.dotted(0) if self.by_worker_name else self.cluster.host(0)
@@ -157,3 +177,22 @@ class Place:
 def tcp_url(host: str, port: str) -> str:
     """Return `tcp://HOST:PORT`; an IPv6 address stands in brackets."""
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
+
+
+def run_directly(place: Place, words: Iterable[Word]) -> Iterator[Word]:
+    """Yield the command line of a rank that nothing stands before: boot files need their Python."""
+    if isinstance(place.job.program, Boot):
+        yield Word(place.python, "the job's interpreter")
+    yield from words
+
+
+def check_one_task(cluster: Cluster, contract: str) -> None:
+    """Refuse a step with several tasks on a node: each would think it owns all GPUs (SB-07)."""
+    for node in cluster.nodes:
+        if node.tasks is not None and node.tasks > 1:
+            raise StepError(
+                f"{node.name} has {node.tasks} tasks in {cluster.source}; the {contract}"
+                " contract starts one on each node",
+                f"srun --nodes={len(cluster.nodes)} --ntasks={len(cluster.nodes)}"
+                " slurm-adapter exec ...   (or --contract env for one rank per GPU)",
+            )

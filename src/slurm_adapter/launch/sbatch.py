@@ -181,8 +181,8 @@ def _cpus_and_memory(job: Job, options: dict[str, str | None]) -> Iterator[Direc
 
 def _head(job: Job) -> str:
     nodes = "1 node" if job.nodes == 1 else f"{job.nodes} nodes"
-    tasks = tasks_per_node(job)
-    ranks = "one rank" if tasks == 1 else f"{tasks} ranks"
+    tasks, starts = tasks_per_node(job), get_contract(job.contract).starts
+    ranks = f"one {starts}" if tasks == 1 else f"{tasks} {starts}s"
     each = "" if job.nodes == 1 else " each"
     return f"{HEADER.decode()} {__version__}: {nodes}, {ranks}{each}, contract {job.contract}."
 
@@ -210,8 +210,9 @@ def _step(job: Job, adapter: Sequence[str], cpus_per_task: str | None) -> Iterat
     srun = ["srun", "--label", "--kill-on-bad-exit=1", "--export=ALL"]
     if cpus_per_task is not None:
         srun.append(f"--cpus-per-task={cpus_per_task}")
-    logs = get_contract(job.contract).names_workers  # one rank, and one log file, on each node
-    yield "# Each task becomes its rank; the first that fails ends the others."
+    contract = get_contract(job.contract)
+    logs = contract.names_workers  # one rank, and one log file, on each node
+    yield f"# Each task becomes its {contract.starts}; the first that fails ends the others."
     yield f'echo "{START} job $SLURM_JOB_ID on $SLURM_JOB_NODELIST" >&2'
     yield "set -- 0"
     yield f"{shell_words(srun)} \\"
@@ -222,7 +223,9 @@ def _step(job: Job, adapter: Sequence[str], cpus_per_task: str | None) -> Iterat
     yield f'    {rest} || set -- "$?"'
     yield "# srun returns the highest status of all, this that of the first failure; it"
     yield "# ends the nodes' logs and takes away what was for this run alone."
-    yield f'{shell_words([*adapter, "finish"])} "$1" /proc/self/fd/2 {shell_word(job.folder)}'
+    named = [] if contract.starts == "rank" else [contract.starts]
+    rest = shell_words([job.folder, *named])
+    yield f'{shell_words([*adapter, "finish"])} "$1" /proc/self/fd/2 {rest}'
 
 
 def _exec_options(job: Job) -> Iterator[str]:

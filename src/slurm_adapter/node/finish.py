@@ -31,7 +31,7 @@ _EXITED = re.compile(r"Exited with exit code ([0-9]+)")
 _OUT_OF_MEMORY = "Out Of Memory"
 _MOST_STATUS = 255
 _SHOWN_LINES, _SHOWN_BYTES = 10, 4096
-_USAGE = "slurm-adapter finish STATUS LOG [FOLDER]"
+_USAGE = "slurm-adapter finish STATUS LOG [FOLDER [TASKS]]"
 
 
 @record
@@ -51,11 +51,12 @@ class Ends:
 
 
 def main(words: Sequence[str]) -> int:
-    """Return the first failure's status: `finish STATUS LOG [FOLDER]`.
+    """Return the first failure's status: `finish STATUS LOG [FOLDER [TASKS]]`.
 
-    STATUS is srun's own, LOG the log of the job, FOLDER the job's own.
+    STATUS is srun's own, LOG the log of the job, FOLDER the job's own, TASKS what a task is called
+    where it is no rank.
     """
-    if len(words) not in (2, 3) or not is_number(words[0]):
+    if len(words) not in (2, 3, 4) or not is_number(words[0]):
         raise BadValueError("finish is called by generated scripts", _USAGE)
     status = int(words[0])
     ends = Ends()
@@ -63,18 +64,18 @@ def main(words: Sequence[str]) -> int:
         try:
             # Lines end at \n alone: after a carriage return a rank could write anything unlabelled.
             with open(words[1], encoding="utf-8", errors="replace", newline="\n") as log:  # noqa: PTH123
-                ends = read_ends(log)
+                ends = read_ends(log, *words[3:])
         except OSError:
             ends = Ends()
     if ends.said:
         print(f"slurm-adapter: {ends.said}", file=sys.stderr)  # noqa: T201
-    if len(words) == 3:  # noqa: PLR2004
+    if len(words) > 2:  # noqa: PLR2004
         _end_run(words[2], status, ends, os.environ)
     return ends.status or status
 
 
-def read_ends(lines: Iterable[str]) -> Ends:
-    """Return how the tasks of the last run in a log ended.
+def read_ends(lines: Iterable[str], what: str = "rank") -> Ends:
+    """Return how the tasks of the last run in a log ended; `what` is what they are called.
 
     A requeued job may append to its log: the script's first line marks where a run starts. A
     lost node comes before what its loss did to ranks elsewhere.
@@ -94,7 +95,7 @@ def read_ends(lines: Iterable[str]) -> Ends:
             tasks = [int(task) for task in expand_hostlist(f"[{match['tasks']}]")]
             by_rank.update(dict.fromkeys(tasks, status))
             if not ends.said:
-                ranks = f"rank{'s' if len(tasks) > 1 else ''} {match['tasks']} on {match['node']}"
+                ranks = f"{what}{'s' if len(tasks) > 1 else ''} {match['tasks']} on {match['node']}"
                 ends = Ends(f"{ranks} failed first: {how}", status, tasks[0])
     return Ends(ends.said, ends.status, ends.first, by_rank, ends.lost)
 

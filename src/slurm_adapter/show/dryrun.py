@@ -59,10 +59,11 @@ class DryRun:
 
 def headline(plan: Plan) -> str:
     """Return one line about the whole plan."""
-    nodes = len(plan.cluster.nodes)
+    nodes, ranks = len(plan.cluster.nodes), plan.script_world_size
+    counted = "a rank for each GPU" if ranks is None else f"{ranks} rank{'s' if ranks > 1 else ''}"
     return (
-        f"{plan.job.name}: {nodes} node{'s' if nodes > 1 else ''}, {plan.world_size}"
-        f" rank{'s' if plan.world_size > 1 else ''}, contract {plan.contract.name}"
+        f"{plan.job.name}: {nodes} node{'s' if nodes > 1 else ''}, {counted},"
+        f" contract {plan.contract.name}"
     )
 
 
@@ -75,6 +76,19 @@ def node_line(plan: Plan, index: int) -> str:
     if node.gpus is not None:
         parts.append(f"{node.gpus} GPU{'' if node.gpus == 1 else 's'}")
     return "  ".join(parts)
+
+
+def started_line(plan: Plan, rank: RankPlan) -> str:
+    """Return what is started, by name and number, with the ranks that it starts in its turn."""
+    name = f"{plan.contract.starts} {rank.rank}"
+    if plan.contract.starts == "rank":
+        return name
+    ranks = plan.script_ranks[rank.node_index]
+    if ranks is None:
+        return f"{name}  starts a rank for each GPU"
+    if len(ranks) == 1:
+        return f"{name}  starts rank {ranks[0]}"
+    return f"{name}  starts {len(ranks)} ranks, {ranks[0]} to {ranks[-1]}"
 
 
 def seen_around(plan: Plan) -> list[tuple[str, str]]:
@@ -122,12 +136,17 @@ def explained_words(rank: RankPlan) -> list[tuple[str, str]]:
     """
     rows: list[tuple[str, str]] = []
     option = None
-    for word in rank.argv:
+    for word, following in zip(rank.argv, (*rank.argv[1:], None), strict=True):
         if option is not None:
             rows.append((f"{option.value} {word.value}", f"{option.reason}: {word.reason}"))
             option = None
-        elif word.reason and word.value.startswith("--") and "=" not in word.value:
+        elif word.reason and following is not None and _takes_value(word.value, following.value):
             option = word
         elif word.reason:
             rows.append((word.value, word.reason))
     return rows
+
+
+def _takes_value(word: str, following: str) -> bool:
+    option = word.startswith("--") and word != "--" and "=" not in word
+    return option and not following.startswith("--")

@@ -13,6 +13,7 @@ from slurm_adapter.show.dryrun import (
     node_line,
     seen_around,
     shown_indices,
+    started_line,
 )
 
 if TYPE_CHECKING:
@@ -76,18 +77,20 @@ def _node(plan: Plan, index: int, first: RankPlan) -> Iterator[str]:
         if local is None:
             yield f"  ... {count - 3:,} ranks more, alike ..."
             continue
-        yield from _rank(ranks[local], first)
+        yield from _rank(plan, ranks[local], first)
 
 
-def _rank(rank: RankPlan, first: RankPlan) -> Iterator[str]:
+def _rank(plan: Plan, rank: RankPlan, first: RankPlan) -> Iterator[str]:
     whole = rank.rank == first.rank
-    yield f"  rank {rank.rank}"
+    yield f"  {started_line(plan, rank)}"
     yield f"    command: {shell_words(rank.words)}"
     if whole:
         yield from (f"      {words}  ({reason})" for words, reason in explained_words(rank))
         yield f"    directory: {rank.cwd.value or '.'}  ({rank.cwd.reason})"
     settings = list(rank.settings) if whole else rank.differing(first)
-    yield "    variables:" if whole else f"    variables that differ from rank {first.rank}'s:"
+    other = f"{plan.contract.starts} {first.rank}"
+    if settings:
+        yield "    variables:" if whole else f"    variables that differ from {other}'s:"
     yield from (_setting(item) for item in settings)
 
 

@@ -22,6 +22,7 @@ from slurm_adapter.show.dryrun import (
     node_line,
     seen_around,
     shown_indices,
+    started_line,
 )
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class _Drawing:
                 self._add_rank(branch, ranks[local])
 
     def _add_rank(self, branch: Tree, rank: RankPlan) -> None:
-        place = branch.add(Text(f"rank {rank.rank}", style="bold"))
+        place = branch.add(Text(started_line(self._plan, rank), style="bold"))
         place.add(Text.assemble(("command  ", "dim"), shell_words(rank.words)))
         if rank.rank == self._first.rank:
             rows = [*explained_words(rank), (f"in {rank.cwd.value or '.'}", rank.cwd.reason)]

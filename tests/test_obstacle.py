@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slurm_adapter.node.obstacle import explain
-from slurm_adapter.node.view import RefusedError
+from slurm_adapter.node.namespaces import RefusedError
 
 REFUSED = RefusedError(errno.EPERM, "unshare")
 ALLOWED = {

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from slurm_adapter.cli.options import seconds, with_common_options
+from slurm_adapter.cli.options import seconds, whole_number, with_common_options
 from slurm_adapter.show.lines import has_colour
 
 _OURS_FIRST = {"allow_interspersed_args": False}
@@ -37,6 +37,65 @@ _Preview = Annotated[
     str | None,
     typer.Option("--preview-nodes", metavar="LIST", help="Node names to show in a dry run."),
 ]
+_Hosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-H", metavar="LIST", help="Hosts, as in gpu01,gpu[02-04]:8; @GROUP of the host file."
+    ),
+]
+_HostsFile = Annotated[
+    str | None,
+    typer.Option("--hosts", metavar="FILE", help="Host file: a line for each host, or TOML."),
+]
+_Exclude = Annotated[
+    list[str] | None, typer.Option("--exclude", metavar="LIST", help="Hosts to leave out.")
+]
+_MinNodes = Annotated[
+    int | None,
+    typer.Option(
+        "--min-nodes",
+        metavar="N",
+        parser=whole_number,
+        help="Start without hosts that cannot be reached, where N can be.",
+    ),
+]
+_Link = Annotated[
+    float,
+    typer.Option(
+        "--link-timeout",
+        metavar="SECONDS",
+        parser=seconds,
+        help="Silence after which a host is lost, and to a host the head.",
+    ),
+]
+_Connect = Annotated[
+    float,
+    typer.Option(
+        "--connect-timeout",
+        metavar="SECONDS",
+        parser=seconds,
+        help="For all attempts to connect to a host, and for its first answer.",
+    ),
+]
+_Logs = Annotated[
+    str,
+    typer.Option(
+        "--logs",
+        metavar="all|first|none|rank=N",
+        help="Whose output is shown; the job's record has all.",
+    ),
+]
+_Sync = Annotated[
+    bool, typer.Option("--sync", help="Copy the code to the hosts, into the job's folder.")
+]
+_Detach = Annotated[
+    bool, typer.Option("--detach", help="Return when all ranks run, and print the job's id.")
+]
+_Probe = Annotated[
+    bool, typer.Option("--probe", help="With --dry-run: connect and look, start nothing.")
+]
+_JobId = Annotated[str, typer.Argument(metavar="JOB", help="As `jobs` lists it.")]
+_Follow = Annotated[bool, typer.Option("-f", "--follow", help="Until it ends.")]
 _Words = Annotated[list[str] | None, typer.Argument(metavar="[OPTIONS] -- [COMMAND]...")]
 
 
@@ -60,11 +119,66 @@ def sbatch(
     )
 
 
+def ssh(
+    common: dict[str, Any],
+    *,
+    hosts: _Hosts = None,
+    hosts_file: _HostsFile = None,
+    exclude: _Exclude = None,
+    min_nodes: _MinNodes = None,
+    grace: _Grace = 10.0,
+    link_timeout: _Link = 30.0,
+    connect_timeout: _Connect = 60.0,
+    logs: _Logs = "all",
+    sync: _Sync = False,
+    detach: _Detach = False,
+    probe: _Probe = False,
+) -> int:
+    """Start it over SSH, on the hosts of a list."""
+    from slurm_adapter.cli.ssh import SshOptions, run_ssh  # noqa: PLC0415
+
+    options = SshOptions(
+        hosts=hosts,
+        hosts_file=hosts_file,
+        exclude=exclude,
+        min_nodes=min_nodes,
+        grace_s=grace,
+        link_s=link_timeout,
+        connect_s=connect_timeout,
+        logs=logs,
+        sync=sync,
+        detach=detach,
+        probe=probe,
+    )
+    return run_ssh(common, options)
+
+
 def local(common: dict[str, Any], *, grace: _Grace = 10.0) -> int:
     """Start the job here, N nodes pretended."""
     from slurm_adapter.cli.local import run_local  # noqa: PLC0415
 
     return run_local(common, grace_s=grace)
+
+
+def jobs() -> int:
+    """List the jobs started over SSH."""
+    from slurm_adapter.cli.jobs import list_jobs  # noqa: PLC0415
+
+    return list_jobs()
+
+
+def logs(job: _JobId, *, follow: _Follow = False) -> int:
+    """Print what a job's ranks have written; -f goes on until it ends."""
+    from slurm_adapter.cli.jobs import show_logs  # noqa: PLC0415
+
+    return show_logs(job, stay=follow)
+
+
+def stop(job: _JobId) -> int:
+    """End a job on all its hosts."""
+    from slurm_adapter.cli.jobs import stop_job  # noqa: PLC0415
+
+    return stop_job(job)
 
 
 def execute(words: _Words = None) -> int:
@@ -98,7 +212,11 @@ def build_app() -> typer.Typer:
     )
     app.callback(invoke_without_command=False)(program)
     app.command("sbatch", context_settings=_OURS_FIRST)(with_common_options(sbatch))
+    app.command("ssh", context_settings=_OURS_FIRST)(with_common_options(ssh))
     app.command("local", context_settings=_OURS_FIRST)(with_common_options(local))
+    app.command("jobs")(jobs)
+    app.command("logs")(logs)
+    app.command("stop")(stop)
     app.command("exec", context_settings=_PASSED_ON)(execute)
     app.command("env", context_settings=_PASSED_ON)(env)
     return app

@@ -82,10 +82,19 @@ def job_from_layers(options: Settings, job_file: str | None) -> Job:
     Raises:
         BadValueError: for the first thing that cannot be meant.
     """
+    return job_from_settings(settings_from_layers(options, job_file), working_directory())
+
+
+def settings_from_layers(options: Settings, job_file: str | None) -> Settings:
+    """Return all that the user said: options over the job file over the config file.
+
+    Raises:
+        BadValueError: for a file that cannot be read, or says what cannot be meant.
+    """
     layers = [read_config_file(os.environ)]
     if job_file is not None:
         layers.append(read_job_file(Path(job_file)))
-    return job_from_settings(merge([*layers, options]), working_directory())
+    return merge([*layers, options])
 
 
 def job_from_settings(settings: Settings, base: str) -> Job:

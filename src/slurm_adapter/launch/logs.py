@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from slurm_adapter.node.events import Ended
+from slurm_adapter.node.events import Ended, Output
 from slurm_adapter.node.program import cannot_make
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class NodeLogs:
         """Write lines of a rank, or note how it ended; `OSError` where the disk is full."""
         if isinstance(event, Ended):
             self._ended[event.rank] = event.status
-        else:
+        elif isinstance(event, Output):
             self._files[event.rank].write(event.lines)
 
     def close(self) -> None:

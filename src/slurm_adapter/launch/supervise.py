@@ -7,7 +7,8 @@ import signal
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from slurm_adapter.node.events import Ended
+from slurm_adapter.launch.blame import Blame
+from slurm_adapter.node.events import Lost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -19,6 +20,10 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _POLL_S = 0.5
 _SHORT_POLL_S = 0.02
 _NAMED_RANKS = 8
+# How long the news of an earlier death may take, and how long one that is more than the loss of
+# a peer is waited for.
+_SETTLE_S = 0.15
+_PATIENT_S = 1.5
 
 
 class Fleet(Protocol):
@@ -49,14 +54,27 @@ class Supervisor:
     def __init__(
         self,
         fleet: Fleet,
+        *,
         show: Callable[[Event], None],
         say: Callable[[str], None],
         name: Callable[[int], str],
         grace_s: float,
+        node: Callable[[int], str] = str,
     ) -> None:
+        """Take over a fleet.
+
+        Args:
+            fleet: the ranks.
+            show: told of every event; an `OSError` of it ends the job.
+            say: told what people should know.
+            name: words for a rank.
+            grace_s: seconds from SIGTERM to SIGKILL.
+            node: words for a node, by its index.
+        """
         self._fleet, self._show, self._say, self._name = fleet, show, say, name
-        self._grace_s = grace_s
-        self._first_failure: Ended | None = None
+        self._grace_s, self._node = grace_s, node
+        self._blame = Blame()
+        self._failed_at: float | None = None
         self._signals: list[int] = []
         self._heeded = 0
         self._lost_status = 0
@@ -74,6 +92,8 @@ class Supervisor:
             self._end_rest()
             for event in self._fleet.close():
                 self._shown(event)
+                self._blame.take(event)
+            self._say_last_words()
         except BaseException:
             self._fleet.send(signal.SIGKILL)
             raise
@@ -92,6 +112,7 @@ class Supervisor:
         if count and not self._heeded:
             name = signal.Signals(self._signals[0]).name
             self._say(f"{name}: ending {self._names()}; once more kills at once")
+            self._blame.close()
             self._kill_at = time.monotonic() + self._grace_s
             self._fleet.send(signal.SIGTERM)
             count = 1
@@ -103,18 +124,35 @@ class Supervisor:
         self._heed_signals()
         if self._kill_at is not None:
             limit = min(limit, max(0.0, self._kill_at - time.monotonic()))
+        if self._failed_at is not None and self._kill_at is None:
+            limit = min(limit, _SHORT_POLL_S)
         for event in self._fleet.events(limit):
             self._shown(event)
-            if isinstance(event, Ended) and event.status != 0 and self._kill_at is None:
-                self._first_failure = event
-                others = self._names()
-                self._stop(
-                    f"{self._name(event.rank)} failed first: {event.how}"
-                    + (f"; ending {others}" if others else "")
-                )
+            self._blame.take(event)
+        self._heed_failure()
         if self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._fleet.send(signal.SIGKILL)
             self._kill_at = time.monotonic() + _POLL_S
+
+    def _heed_failure(self) -> None:
+        """Stop everything for the first failure, once it is clear which that was."""
+        if not self._blame.failed or self._kill_at is not None:
+            return
+        now = time.monotonic()
+        if self._failed_at is None:
+            self._failed_at = now
+        patience = _SETTLE_S if self._blame.settled else _PATIENT_S
+        if self._fleet.running() and now - self._failed_at < patience:
+            return
+        first = self._blame.first()
+        others = self._names()
+        ending = f"; ending {others}" if others else ""
+        if isinstance(first, Lost):
+            ranks = ", ".join(self._name(rank) for rank in first.ranks[:_NAMED_RANKS])
+            where = f" ({ranks})" if ranks else ""
+            self._stop(f"{self._node(first.node_index)}{where} was lost: {first.why}{ending}")
+        else:
+            self._stop(f"{self._name(first.rank)} failed first: {first.how}{ending}")
 
     def _shown(self, event: Event) -> None:
         if self._lost_status:
@@ -129,6 +167,7 @@ class Supervisor:
 
     def _stop(self, why: str) -> None:
         if self._kill_at is None:
+            self._blame.close()
             self._kill_at = time.monotonic() + self._grace_s
             self._say(why)
             self._fleet.send(signal.SIGTERM)
@@ -146,7 +185,15 @@ class Supervisor:
             return 128 + self._signals[0]
         if self._lost_status:
             return self._lost_status
-        return 0 if self._first_failure is None else self._first_failure.status
+        return self._blame.first().status if self._blame.failed else 0
+
+    def _say_last_words(self) -> None:
+        """Show the end of the culprit's output, where the others' noise stands behind it."""
+        words = self._blame.last_words()
+        first = self._blame.first() if words else None
+        if first is not None and not isinstance(first, Lost):
+            lines = "".join(f"\n  {line.decode(errors='replace')}" for line in words)
+            self._say(f"{self._name(first.rank)} failed first ({first.how}) and said last:{lines}")
 
     def _names(self) -> str:
         ranks = sorted(self._fleet.running())

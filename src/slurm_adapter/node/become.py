@@ -43,7 +43,7 @@ def become(ready: Ready, environment: Mapping[str, str], *, log: bool = False) -
     make_told(job, rank.told)
     if log:
         make_folder(job.log_folder, job.folder)
-    inherited = rank.environment(_without_coerced_locale(environment))
+    inherited = rank.environment(without_coerced_locale(environment))
     output = _open_log(plan, rank) if log else None
     if job.install_requirements:
         from slurm_adapter.node.packages import install  # noqa: PLC0415
@@ -101,7 +101,7 @@ def _open_log(plan: Plan, rank: RankPlan) -> int:
         raise cannot_make(path, error) from error
 
 
-def _without_coerced_locale(environment: Mapping[str, str]) -> Mapping[str, str]:
+def without_coerced_locale(environment: Mapping[str, str]) -> Mapping[str, str]:
     """Take out the LC_CTYPE that Python itself adds where no locale is set (PEP 538)."""
     if environment.get("LC_CTYPE") != "C.UTF-8" or "\0LC_CTYPE=" in facts.read_text(
         "/proc/self/environ"
@@ -118,6 +118,7 @@ def _check_rendezvous(plan: Plan, rank: RankPlan) -> None:
             f"MASTER_ADDR={wanted} is no address of {rank.node.name}, where rank 0 runs",
             f"Leave MASTER_ADDR out, or set it to {rank.node.name}.",
         )
-    shared = plan.world_size > 1 or (rank.node.gpus or 0) > 1
+    # torchrun listens there even where it starts a single rank.
+    shared = plan.world_size > 1 or (rank.node.gpus or 0) > 1 or plan.contract.starts != "rank"
     if shared and plan.run.port is not None:
         facts.check_port_free(plan.run.port, plan.run.port_reason)

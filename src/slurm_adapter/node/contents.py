@@ -13,9 +13,10 @@ from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.layout import CACHE, HOME, INPUTS, VOLCANO, Layout
 from slurm_adapter.node import hosts, tree
 from slurm_adapter.node.facts import HOSTS, read_hosts_file, read_text
+from slurm_adapter.node.namespaces import RefusedError
 from slurm_adapter.node.program import working_directory
 from slurm_adapter.node.root import Files
-from slurm_adapter.node.view import RefusedError, View
+from slurm_adapter.node.view import View
 from slurm_adapter.record import record, replace
 
 TYPE_CHECKING = False

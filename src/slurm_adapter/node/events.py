@@ -24,6 +24,8 @@ class Ended:
     rank: int
     status: int
     """Exit status as a shell has it: 128 + N where signal N ended it."""
+    at_s: float = 0.0
+    """When, on the monotonic clock of the process that is told; 0: not known."""
 
     @property
     def how(self) -> str:
@@ -34,7 +36,21 @@ class Ended:
         return f"exit status {self.status}"
 
 
-Event = Output | Ended
+@record
+class Lost:
+    """A node cannot be reached any more, whatever its ranks do."""
+
+    node_index: int
+    ranks: tuple[int, ...]
+    """Those whose end is not known."""
+    why: str
+    status: int
+    """What the command returns for it."""
+    at_s: float = 0.0
+    """When that was noticed, on the monotonic clock."""
+
+
+Event = Output | Ended | Lost
 
 
 class LineSplitter:

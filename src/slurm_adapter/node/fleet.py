@@ -6,6 +6,7 @@ import os
 import select
 import selectors
 import signal
+import time
 from contextlib import suppress
 
 from slurm_adapter.node import process
@@ -14,7 +15,7 @@ from slurm_adapter.node.spawn import spawn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from slurm_adapter.node.events import Event
     from slurm_adapter.node.spawn import Start
@@ -36,9 +37,15 @@ class _Pipe:
 
 
 class MachineFleet:
-    """Ranks as children of this process, each in a session of its own."""
+    """Ranks as children of this process, each in a session of its own.
 
-    def __init__(self) -> None:
+    Args:
+        open_output: gives a descriptor for all of a rank's output; None: it is read through
+            pipes and told as events.
+    """
+
+    def __init__(self, open_output: Callable[[int], int] | None = None) -> None:
+        self._open_output = open_output
         process.become_subreaper()
         self.selector = selectors.DefaultSelector()
         """Whoever waits for more than the ranks registers it here, with data None."""
@@ -67,6 +74,16 @@ class MachineFleet:
             raise
 
     def _start(self, start: Start) -> None:
+        if self._open_output is None:
+            self._start_with_pipes(start)
+            return
+        output = self._open_output(start.rank)
+        try:
+            self._ranks[spawn(start, output, output)] = start.rank
+        finally:
+            os.close(output)
+
+    def _start_with_pipes(self, start: Start) -> None:
         ours, theirs = zip(*(os.pipe() for _ in range(2)), strict=True)
         try:
             pid = spawn(start, *theirs)
@@ -140,7 +157,7 @@ class MachineFleet:
             for pipe in list(self._pipes):
                 if pipe.rank == rank:
                     yield from self._read_all(pipe)
-            yield Ended(rank, code if code >= 0 else 128 - code)
+            yield Ended(rank, code if code >= 0 else 128 - code, time.monotonic())
 
     def running(self) -> set[int]:
         """Return the ranks that have not ended."""

@@ -12,9 +12,10 @@ import os
 CLONE_NEWNS = 0x0002_0000
 CLONE_NEWUTS = 0x0400_0000
 CLONE_NEWUSER = 0x1000_0000
+CLONE_NEWPID = 0x2000_0000
 
 # linux/mount.h
-MS_RDONLY, MS_NOSUID, MS_NODEV = 0x1, 0x2, 0x4
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 0x1, 0x2, 0x4, 0x8
 MS_REMOUNT, MS_BIND, MS_MOVE, MS_REC = 0x20, 0x1000, 0x2000, 0x4000
 MS_SLAVE = 0x8_0000
 _MNT_DETACH = 0x2
@@ -42,6 +43,11 @@ def join(namespace: int, kind: int) -> None:
 def mount_tmpfs(target: str) -> None:
     """Mount an empty file system that lives in memory; programs in it gain nothing."""
     _mount("slurm-adapter", target, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
+
+
+def mount_proc(target: str) -> None:
+    """Mount what shows the processes of this PID namespace."""
+    _mount("proc", target, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None)
 
 
 def bind(source: str, target: str) -> None:

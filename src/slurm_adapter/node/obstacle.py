@@ -9,7 +9,7 @@ from slurm_adapter.node.facts import read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from slurm_adapter.node.view import RefusedError
+    from slurm_adapter.node.namespaces import RefusedError
 
 _FORBIDDEN = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOSPC)
 # (switch, its value, why it forbids namespaces, what an administrator types)

@@ -36,6 +36,11 @@ def dying_with_parent() -> Prepare:
     return before_program
 
 
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends; a parent that is gone is missed."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def descendants(pid: int) -> list[int]:
     """Return the living descendants of a process, zombies left out."""
     children: dict[int, list[int]] = {}

@@ -10,6 +10,7 @@ from slurm_adapter.errors import AdapterError, ClusterUnfitError
 from slurm_adapter.layout import CACHE, HOME, VOLCANO
 from slurm_adapter.node import view
 from slurm_adapter.node.contents import Contents
+from slurm_adapter.node.namespaces import RefusedError
 from slurm_adapter.node.obstacle import explain
 from slurm_adapter.record import record
 from slurm_adapter.setting import Setting
@@ -68,7 +69,7 @@ def surround(
     for level in ("full", "hosts") if contents.wanted == "full" else ("hosts",):
         try:
             entry = view.prepare(contents.view(level))
-        except view.RefusedError as refused:
+        except RefusedError as refused:
             why, remedy = explain(refused)
         else:
             return Surroundings(level, entry, warning=_warning(contents, level, why, remedy))

@@ -84,9 +84,25 @@ def remove_run(job_folder: str, workers: Workers) -> None:
     import shutil  # noqa: PLC0415 - 4 ms, seldom needed
 
     shutil.rmtree(folder, ignore_errors=True)
+    _remove_empty(os.path.dirname(folder))  # noqa: PTH120
+
+
+def remove_node(job_folder: str, workers: Workers, index: int) -> None:
+    """Take away one node's part of that, and the rest where no other node has any."""
+    folder = workers.node_folder(job_folder, index)
+    if not os.path.isdir(folder):  # noqa: PTH112
+        return
+    import shutil  # noqa: PLC0415 - 4 ms, seldom needed
+
+    shutil.rmtree(folder, ignore_errors=True)
+    _remove_empty(workers.run_folder(job_folder))
+    _remove_empty(os.path.dirname(workers.run_folder(job_folder)))  # noqa: PTH120
+
+
+def _remove_empty(folder: str) -> None:
     try:
-        os.rmdir(os.path.dirname(folder))  # noqa: PTH106, PTH120
-    except OSError:  # another run of the job goes on
+        os.rmdir(folder)  # noqa: PTH106
+    except OSError:  # others go on in it
         return
 
 

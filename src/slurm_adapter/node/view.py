@@ -11,6 +11,7 @@ import os
 import socket
 
 from slurm_adapter.node import kernel, root
+from slurm_adapter.node.namespaces import RefusedError, enter_own
 from slurm_adapter.record import record
 
 TYPE_CHECKING = False
@@ -25,20 +26,6 @@ _KINDS = (
     ("mnt", kernel.CLONE_NEWNS),
     ("uts", kernel.CLONE_NEWUTS),
 )
-
-
-class RefusedError(Exception):
-    """The kernel or the site does not allow it; nothing was changed.
-
-    Args:
-        number: error number, 0 where no system call was refused.
-        call: the system call, and what it was for.
-    """
-
-    def __init__(self, number: int, call: str) -> None:
-        super().__init__(f"{call}: {os.strerror(number)}" if number else call)
-        self.number = number
-        self.call = call
 
 
 @record
@@ -167,37 +154,8 @@ def _build_and_wait(view: View, flags: int, tell: int, told: int) -> NoReturn:
 
 def _build(view: View, flags: int) -> None:
     os.umask(0o022)  # of this process of a moment, not of the rank
-    if flags & kernel.CLONE_NEWUSER:
-        _raise_limits()
-    uid, gid = os.geteuid(), os.getegid()
-    kernel.unshare(flags)
-    if flags & kernel.CLONE_NEWUSER:
-        # Without this an ordinary user may not map a group (user_namespaces(7)); the groups
-        # themselves stay as they are.
-        _write("/proc/self/setgroups", "deny")
-        _write("/proc/self/uid_map", f"{uid} {uid} 1")
-        _write("/proc/self/gid_map", f"{gid} {gid} 1")
+    enter_own(flags)
     kernel.follow_machine()
     if view.host_name:
         socket.sethostname(view.host_name)
     root.put_in_place(view.files)
-
-
-def _raise_limits() -> None:
-    """Take the soft limits of this process up to the hard ones.
-
-    Linux 5.14 and later hold a user namespace to the soft limits of the process that made it
-    (of processes and threads, say), even where a rank raises its own later.
-    """
-    import resource  # noqa: PLC0415 - only this process of a moment needs it
-
-    for name in ("NPROC", "MEMLOCK", "SIGPENDING", "MSGQUEUE"):
-        number = getattr(resource, f"RLIMIT_{name}", None)
-        if number is not None:
-            hard = resource.getrlimit(number)[1]
-            resource.setrlimit(number, (hard, hard))
-
-
-def _write(path: str, text: str) -> None:
-    with open(path, "w", encoding="ascii") as file:  # noqa: PTH123 - pathlib costs start-up time
-        file.write(text)

@@ -1,0 +1,182 @@
+"""What the launcher knows of a connection: this much, and nothing of the library behind it.
+
+Two implementations stand behind these protocols: `remote` (SSH) and `here` (this machine).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from slurm_adapter.errors import NODE_LOST, AdapterError, ClusterUnfitError
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+    from slurm_adapter.cluster.cluster import Node
+
+RUN_LIMIT_S = 60.0
+
+
+class ConnectionLostError(AdapterError):
+    """The connection to a node is gone; what runs there can no longer be reached over it."""
+
+    exit_status = NODE_LOST
+
+
+class NoAnswerError(ClusterUnfitError):
+    """A command on a node, or the node itself, took longer than the caller would wait."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command that has ended left."""
+
+    status: int
+    """Its exit status, 128 + N where signal N ended it, 255 where the node would not say."""
+    output: bytes
+    error: bytes
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """What a directory says about one of its entries; a link is not followed."""
+
+    name: str
+    """The last part of its path, undecodable bytes as surrogates."""
+    mode: int
+    """Kind and permissions, as in `os.stat_result.st_mode`."""
+    size: int
+    """Bytes."""
+    modified_s: int
+    """Seconds since the epoch."""
+
+
+class Channel(Protocol):
+    """A command that runs on a node, and its streams. Nothing here waits."""
+
+    def fileno(self) -> int:
+        """Return a descriptor for selectors.
+
+        It is readable when `read`, `read_error` or `status` may have something new, and when
+        there may be room again after a `write` that took nothing; it is quiet again once all of
+        them were asked.
+        """
+
+    def read(self, limit: int) -> bytes | None:
+        """Return up to `limit` bytes of its output; None: nothing now; empty: it has ended."""
+
+    def read_error(self, limit: int) -> bytes | None:
+        """Return up to `limit` bytes of its error stream, likewise."""
+
+    def write(self, data: bytes) -> int:
+        """Send bytes to its input and return how many were taken, 0 while there is no room.
+
+        A command that has ended or closed its input takes everything and keeps nothing.
+
+        Raises:
+            ConnectionLostError: the connection is gone.
+        """
+
+    def close_input(self) -> None:
+        """End its input; what was taken before still arrives."""
+
+    def status(self) -> int | None:
+        """Return its exit status, 128 + N where signal N ended it.
+
+        255 where the node ended it without a word about that. None while it runs, and where
+        the connection ended before it was told: `read` then returns empty bytes, and the
+        connection is no longer `alive`.
+        """
+
+    def close(self) -> None:
+        """Let go of it. The command may run on: it is not told."""
+
+
+class Files(Protocol):
+    """The files of a node, as the user sees them there.
+
+    Paths are text with undecodable bytes as surrogates; a relative one starts at the home
+    directory. Every method raises `OSError` (`FileNotFoundError`, `PermissionError` where the
+    node tells them apart) with the path in it, and `ConnectionLostError`.
+    """
+
+    def listdir(self, path: str) -> list[FileFacts]:
+        """Return what a directory holds, in no particular order, without `.` and `..`."""
+
+    def stat(self, path: str) -> FileFacts:
+        """Return the facts of one path; a link is not followed."""
+
+    def read(self, path: str) -> bytes:
+        """Return the contents of a file."""
+
+    def put(self, source: BinaryIO, path: str, mode: int = 0o600) -> int:
+        """Write everything that `source` holds into a file, return the bytes written.
+
+        The file is created with `mode` (the node's umask applies), or emptied first.
+        """
+
+    def mkdir(self, path: str, mode: int = 0o700) -> None:
+        """Make one directory (the node's umask applies)."""
+
+    def remove(self, path: str) -> None:
+        """Take away a file or a link."""
+
+    def rmdir(self, path: str) -> None:
+        """Take away an empty directory."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename; what stood at `new` is replaced at one stroke."""
+
+    def symlink(self, target: str, path: str) -> None:
+        """Make `path` a link to `target`."""
+
+    def readlink(self, path: str) -> str:
+        """Return what a link points to."""
+
+    def chmod(self, path: str, mode: int) -> None:
+        """Set permissions."""
+
+    def utime(self, path: str, modified_s: int) -> None:
+        """Set the time of the last change (and of the last access), seconds since the epoch."""
+
+    def close(self) -> None:
+        """End the session; the connection stays."""
+
+
+class Connection(Protocol):
+    """A node that commands can be started on, any number at a time, from any thread."""
+
+    @property
+    def node(self) -> Node:
+        """The node as the host list has it."""
+
+    def start(self, command: str) -> Channel:
+        """Start a command: text for the user's login shell there, as behind `ssh HOST`.
+
+        Raises:
+            ConnectionLostError: the connection is gone.
+            NoAnswerError: the node does not answer any more, or refuses to start it.
+        """
+
+    def run(self, command: str, data: bytes = b"", limit_s: float = RUN_LIMIT_S) -> Answer:
+        """Run a command with `data` as its input to its end.
+
+        Raises:
+            ConnectionLostError: the connection is gone.
+            NoAnswerError: it did not end within `limit_s` seconds; it may run on.
+        """
+
+    def files(self) -> Files:
+        """Open a session for files.
+
+        Raises:
+            ConnectionLostError: the connection is gone.
+            NoAnswerError: the node offers none.
+        """
+
+    def alive(self) -> bool:
+        """Say whether the connection still stands, as far as is known here."""
+
+    def close(self) -> None:
+        """Let go of the node, at once even where it does not answer; channels end with it."""

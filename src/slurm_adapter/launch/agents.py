@@ -1,0 +1,273 @@
+"""All agents of a job: asked and told together, and to the supervisor one fleet of ranks."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from slurm_adapter.errors import NODE_LOST, AdapterError, ClusterUnfitError
+from slurm_adapter.node import frames
+from slurm_adapter.node.events import Ended, Lost, Output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from slurm_adapter.launch.agent import Agent
+    from slurm_adapter.node.events import Event
+
+_BEATS_IN_TIME = 4
+_LONGEST_BEAT_S = 5.0
+_PHASE_S = 120.0
+"""How long a node may take for one step before its ranks run; name services may be slow."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long is waited for what."""
+
+    grace_s: float
+    """From TERM to KILL."""
+    link_s: float
+    """Silence after which a node, or to a node the head, is taken for lost."""
+    detached: bool = False
+    """Whether nodes go on without the head."""
+
+
+class AgentFleet:
+    """Ranks on many nodes, behind one agent each."""
+
+    def __init__(
+        self, agents: Sequence[Agent], timing: Timing, warn: Callable[[str], None]
+    ) -> None:
+        self.agents = list(agents)
+        self.timing, self._warn = timing, warn
+        self._ranks: dict[int, Agent] = {}
+        self._early: list[tuple[Agent, bytes, bytes]] = []
+        self._selector = selectors.DefaultSelector()
+        self._woken, self._waker = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._waker, False)
+        self._selector.register(self._woken, selectors.EVENT_READ)
+        for agent in agents:
+            self._selector.register(agent, selectors.EVENT_READ, agent)
+        self._ended = threading.Event()
+        # In a thread of its own: while the terminal is stopped (Ctrl-S) the job goes on.
+        self._beating = threading.Thread(target=self._beat, daemon=True)
+        self._beating.start()
+        self._looked_s = time.monotonic()
+        self.left: list[str] = []
+        """What is not known to be gone: words for each node."""
+        self.left_alone = False
+        """Whether ranks of a detached job run on where they cannot be reached from here."""
+
+    def _beat(self) -> None:
+        while not self._ended.wait(min(self.timing.link_s / _BEATS_IN_TIME, _LONGEST_BEAT_S)):
+            for agent in self.agents:
+                if not agent.gone:
+                    agent.send(frames.BEAT)
+
+    def ask(self, messages: Sequence[bytes], kind: bytes, answer: bytes) -> list[bytes]:
+        """Send each agent a message and return the answers of all, in node order.
+
+        Raises:
+            ClusterUnfitError: naming every node that cannot, and why.
+        """
+        sent_s = time.monotonic()
+        for agent, message in zip(self.agents, messages, strict=True):
+            agent.send(kind, message)
+        answers: dict[int, bytes] = {}
+        refusals: dict[int, AdapterError] = {}
+        while len(answers) + len(refusals) < len(self.agents):
+            if time.monotonic() - sent_s > _PHASE_S:
+                late = [one.name for one in self.agents if one.index not in answers | refusals]
+                raise ClusterUnfitError(f"no answer from {', '.join(late)} within {_PHASE_S:.0f} s")
+            for agent in self._ready(1.0):
+                for got, body in agent.read():
+                    if got == answer:
+                        answers[agent.index] = body
+                        agent.answered_s = time.monotonic()
+                    elif got == frames.UNFIT:
+                        refusals[agent.index] = _refusal(body)
+                    else:  # ranks of a fast node may speak before those of a slow one have begun
+                        self._early.append((agent, got, body))
+                if agent.lost and agent.index not in answers | refusals:
+                    refusals[agent.index] = ClusterUnfitError(f"{agent.name}: {agent.lost}")
+        self._early = [one for one in self._early if not self._warned(*one)]
+        if refusals:
+            raise _together([refusals[index] for index in sorted(refusals)])
+        return [answers[agent.index] for agent in self.agents]
+
+    def run(self, ranks: Sequence[range]) -> None:
+        """Have all ranks started; `ranks` are those of each node.
+
+        Raises:
+            ClusterUnfitError: where one cannot be started; whoever calls ends the others.
+        """
+        self.ask([b""] * len(self.agents), frames.GO, frames.BEGUN)
+        self.take_ranks(ranks)
+
+    def take_ranks(self, ranks: Sequence[range]) -> None:
+        """From now on these ranks run; `ranks` are those of each node."""
+        for agent, mine in zip(self.agents, ranks, strict=True):
+            self._ranks.update(dict.fromkeys(mine, agent))
+
+    def _ready(self, limit_s: float) -> list[Agent]:
+        found = self._selector.select(limit_s)
+        if any(key.data is None for key, _ in found):
+            with suppress(BlockingIOError):
+                os.read(self._woken, 1 << 16)
+        return [key.data for key, _ in found if key.data is not None]
+
+    def events(self, limit_s: float) -> Iterator[Event]:
+        """Yield what the agents tell, output before the end it belongs to."""
+        early, self._early = self._early, []
+        for one in early:
+            yield from self._event(*one)
+        limit_s = 0.0 if early else min(limit_s, self.timing.link_s / _BEATS_IN_TIME)
+        for agent in self._ready(limit_s):
+            for kind, body in agent.read():
+                yield from self._event(agent, kind, body)
+            if agent.lost and not agent.gone:
+                yield from self._lose(agent)
+        yield from self._silent()
+
+    def _event(self, agent: Agent, kind: bytes, body: bytes) -> Iterator[Event]:
+        if kind == frames.OUTPUT:
+            yield Output(*frames.read_output(body))
+        elif kind == frames.ENDED:
+            rank, status, at_s = frames.read_ended(body)
+            self._ranks.pop(rank, None)
+            yield Ended(rank, status, at_s + agent.clock_s)
+        elif kind == frames.GONE:
+            if body:
+                self.left.append(f"{agent.name}: {body.decode(errors='replace')}")
+            if agent in self._ranks.values():
+                agent.lost = "how its ranks ended is not known there"
+                yield from self._lose(agent)
+            else:
+                self._let_go(agent)
+        elif kind == frames.READY:  # one that follows has told all that there is
+            for rank in [rank for rank, one in self._ranks.items() if one is agent]:
+                del self._ranks[rank]
+            self._let_go(agent)
+        elif kind == frames.UNFIT:
+            agent.lost = _refusal(body).found
+            yield from self._lose(agent)
+        else:
+            self._warned(agent, kind, body)
+
+    def _warned(self, agent: Agent, kind: bytes, body: bytes) -> bool:
+        del agent
+        if kind == frames.WARNING:
+            self._warn(body.decode("utf-8", "surrogateescape"))
+        return kind in (frames.WARNING, frames.BEAT)
+
+    def _silent(self) -> Iterator[Event]:
+        """Notice agents that say nothing any more; the time this process slept does not count."""
+        now = time.monotonic()
+        slept = now - self._looked_s > self.timing.link_s / 2
+        self._looked_s = now
+        for agent in self.agents:
+            if agent.gone:
+                continue
+            if slept:
+                agent.heard_s = now
+            elif now - agent.heard_s > self.timing.link_s:
+                agent.unreachable = True
+                agent.lost = f"it has not been heard of for {self.timing.link_s:g} s"
+                yield from self._lose(agent)
+
+    def _lose(self, agent: Agent) -> Iterator[Event]:
+        ranks = sorted(rank for rank, one in self._ranks.items() if one is agent)
+        for rank in ranks:
+            del self._ranks[rank]
+        self._let_go(agent)
+        self.left.append(f"{agent.name}: {agent.lost}{self._rest_of(agent)}")
+        if self.timing.detached and agent.unreachable:
+            self.left_alone = True
+        else:
+            yield Lost(agent.index, tuple(ranks), agent.lost, NODE_LOST, time.monotonic())
+
+    def _rest_of(self, agent: Agent) -> str:
+        """Return words for what becomes of a lost node's ranks."""
+        if not agent.unreachable:
+            return ""
+        if self.timing.detached:
+            return "; what runs there goes on"
+        within_s = self.timing.link_s + self.timing.grace_s
+        return f"; its agent ends what runs there within {within_s:g} s"
+
+    def _let_go(self, agent: Agent) -> None:
+        agent.gone = True
+        self._selector.unregister(agent)
+
+    def end_all(self, limit_s: float) -> None:
+        """End everything at once, and wait for the agents to confirm it."""
+        self.send(signal.SIGKILL)
+        deadline = time.monotonic() + limit_s
+        while self.remains() and time.monotonic() < deadline:
+            for _ in self.events(deadline - time.monotonic()):
+                continue
+        self.close()
+
+    def running(self) -> set[int]:
+        """Return the ranks whose end is not known."""
+        return set(self._ranks)
+
+    def remains(self) -> bool:
+        """Say whether any agent has yet to confirm that nothing is left on its node."""
+        return not all(agent.gone for agent in self.agents)
+
+    def send(self, number: int) -> None:
+        """Have everything ended: SIGTERM with the grace, SIGKILL at once."""
+        for agent in self.agents:
+            if agent.gone:
+                continue
+            if number == signal.SIGKILL:
+                agent.send(frames.KILL)
+            else:
+                agent.send(frames.STOP, f"{self.timing.grace_s:g}".encode())
+
+    def wake(self) -> None:
+        """Make `events` return now; after `close` there is nothing to wake."""
+        with suppress(OSError):
+            os.write(self._waker, b"!")
+
+    def close(self) -> Iterator[Event]:
+        """Let go of all nodes."""
+        self._ended.set()
+        self._beating.join()
+        for agent in self.agents:
+            agent.close()
+        self._selector.close()
+        os.close(self._woken)
+        os.close(self._waker)
+        return iter(())
+
+
+_MOST_REASONS = 5
+
+
+def _refusal(body: bytes) -> AdapterError:
+    status, found, remedy = body.decode("utf-8", "surrogateescape").split("\0")
+    error = AdapterError(found, remedy)
+    error.exit_status = int(status)
+    return error
+
+
+def _together(errors: list[AdapterError]) -> AdapterError:
+    """Return one error for what several nodes said."""
+    found = list(dict.fromkeys(error.found for error in errors))
+    shown = found[:_MOST_REASONS]
+    if len(found) > _MOST_REASONS:
+        shown.append(f"and {len(found) - _MOST_REASONS} more nodes")
+    remedies = list(dict.fromkeys(error.remedy for error in errors if error.remedy))
+    together = AdapterError("\n".join(shown), "\n".join(remedies[:2]))
+    together.exit_status = max(error.exit_status for error in errors)
+    return together

@@ -1,0 +1,201 @@
+"""What this user has started over SSH: a folder for each job, for its owner only.
+
+In it: `job.json`, where it runs and what as; `end.json` once it has ended; a file for each rank.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slurm_adapter.errors import BadValueError, ClusterUnfitError
+from slurm_adapter.node.facts import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCHEMA = 1
+_KEPT_S = 30 * 86_400
+_ID = re.compile(r"ssh-([1-9][0-9]*)")
+
+
+@dataclass(frozen=True)
+class Host:
+    """One node of a job, as far as it takes to reach it and its ranks again."""
+
+    name: str
+    address: str | None
+    user: str | None
+    port: int | None
+    python: str
+    first_rank: int
+    ranks: int
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """A job that was started over SSH."""
+
+    name: str
+    run: str
+    """Its UUID, by which agents know it."""
+    hosts: tuple[Host, ...]
+    started_s: float
+    """Seconds since the epoch."""
+    detached: bool
+    grace_s: float
+    link_s: float
+    head: str
+    """The machine and process that started it, as `head_name` says."""
+
+    def to_json(self) -> str:
+        """Return it as a JSON document."""
+        return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=2)
+
+
+class Record:
+    """The folder of one job."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def job_id(self) -> str:
+        """The name by which the user speaks of it."""
+        return self.folder.name
+
+    def read(self) -> JobRecord | None:
+        """Return what is known of the job; None while it is being written, or where it broke."""
+        try:
+            data: dict[str, Any] = json.loads((self.folder / "job.json").read_text())
+            data.pop("schema")
+            data["hosts"] = tuple(Host(**host) for host in data["hosts"])
+            return JobRecord(**data)
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def write(self, job: JobRecord) -> None:
+        """Keep what is known of the job."""
+        self._write("job.json", job.to_json())
+
+    def end(self, status: int, words: str) -> None:
+        """Keep how it ended."""
+        self._write("end.json", json.dumps({"status": status, "words": words, "at": time.time()}))
+
+    def ended(self) -> tuple[int, str] | None:
+        """Return (exit status, words for how it ended); None while that is not known."""
+        try:
+            data = json.loads((self.folder / "end.json").read_text())
+            return int(data["status"]), str(data["words"])
+        except (OSError, ValueError, KeyError):
+            return None
+
+    def rank_file(self, rank: int) -> Path:
+        """Return the file of one rank's output."""
+        return self.folder / f"rank-{rank}.log"
+
+    def _write(self, name: str, text: str) -> None:
+        own = self.folder / f".{name}.{os.getpid()}"
+        descriptor = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        own.replace(self.folder / name)
+
+
+def state_folder(environment: dict[str, str] | os._Environ[str]) -> Path:
+    """Return where records are kept (XDG Base Directory Specification: state)."""
+    state = environment.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
+    return Path(state) / "slurm-adapter" / "jobs"
+
+
+def new_record(folder: Path) -> Record:
+    """Make the folder of a new job, under a number of its own.
+
+    Raises:
+        ClusterUnfitError: where it cannot be made.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        number = 1 + max((_number(path) for path in folder.iterdir()), default=0)
+        while True:
+            try:
+                (folder / f"ssh-{number}").mkdir(mode=0o700)
+            except FileExistsError:  # another one was faster
+                number += 1
+            else:
+                return Record(folder / f"ssh-{number}")
+    except OSError as error:
+        raise ClusterUnfitError(
+            f"the job's record cannot be made below {folder}: {error.strerror}",
+            "Name another place with XDG_STATE_HOME.",
+        ) from error
+
+
+def all_records(folder: Path) -> Iterator[Record]:
+    """Yield the jobs there are records of, oldest first."""
+    paths = list(folder.iterdir()) if folder.is_dir() else []
+    for path in sorted(filter(_number, paths), key=_number):
+        yield Record(path)
+
+
+def find_record(folder: Path, job_id: str) -> Record:
+    """Return a job's record.
+
+    Raises:
+        BadValueError: naming the jobs that there are.
+    """
+    there = list(all_records(folder))
+    for record in there:
+        if record.job_id == job_id:
+            return record
+    known = ", ".join(record.job_id for record in there[-5:])
+    raise BadValueError(
+        f"there is no job {job_id!r} in {folder}",
+        f"The last ones: {known}; slurm-adapter jobs lists all." if known else "",
+    )
+
+
+def remove_old(folder: Path) -> None:
+    """Take away the records of jobs that ended a month ago."""
+    for record in all_records(folder):
+        try:
+            age_s = time.time() - (record.folder / "end.json").stat().st_mtime
+        except OSError:
+            continue
+        if age_s > _KEPT_S:
+            shutil.rmtree(record.folder, ignore_errors=True)
+
+
+def head_name() -> str:
+    """Return words that tell this process from every other: machine, boot, pid, start."""
+    return _head_of(os.getpid())
+
+
+def head_lives(head: str) -> bool | None:
+    """Say whether the process that a record names lives; None where it is another machine's."""
+    machine, pid, _ = head.split(" ")
+    if machine != _machine():
+        return None
+    return _head_of(int(pid)) == head
+
+
+def _machine() -> str:
+    return f"{os.uname().nodename}/{read_text('/proc/sys/kernel/random/boot_id').strip()}"
+
+
+def _head_of(pid: int) -> str:
+    fields = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    # Field 22 of proc(5): the start time in ticks since boot; a zombie is no head.
+    start = fields[19] if fields and fields[0] not in "ZX" else "-"
+    return f"{_machine()} {pid} {start}"
+
+
+def _number(path: Path) -> int:
+    match = _ID.fullmatch(path.name)
+    return int(match[1]) if match else 0

@@ -1,0 +1,111 @@
+"""The node's side of a job over SSH: look, be told the plan, start the ranks, end them all.
+
+Everything comes over stdin and goes over stdout, as `frames` has it. The agent outlives nothing:
+it ends its ranks when it is told to, when stdin ends, and when the head is silent for too long.
+"""
+
+from __future__ import annotations
+
+import os
+
+from slurm_adapter.errors import AdapterError
+from slurm_adapter.node import frames, prepare
+from slurm_adapter.node.frames import FrameReader, frame
+from slurm_adapter.node.namespaces import RefusedError
+from slurm_adapter.node.wire import unpack
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from slurm_adapter.node.prepare import Prepared
+
+_READ_BYTES = 1 << 16
+
+
+class Line:
+    """The messages of the head, one after the other, while nothing else has to be watched."""
+
+    def __init__(self) -> None:
+        self._reader = FrameReader()
+        self._waiting: list[tuple[bytes, bytes]] = []
+
+    def next(self) -> tuple[bytes, bytes] | None:
+        """Return the next message other than a heartbeat; None where there will be no more."""
+        while True:
+            while self._waiting:
+                kind, body = self._waiting.pop(0)
+                if kind != frames.BEAT:
+                    return kind, body
+            data = os.read(0, _READ_BYTES)
+            if not data:
+                return None
+            self._waiting += self._reader.feed(data)
+
+
+def main(arguments: list[str]) -> int:
+    """Serve one head; return the exit status of this process."""
+    del arguments  # they are there for whoever reads a list of processes
+    line = Line()
+    try:
+        return _serve(line)
+    except AdapterError as error:
+        say(frames.UNFIT, *refusal(error))
+        return error.exit_status
+
+
+def _serve(line: Line) -> int:
+    asked = line.next()
+    if asked is None:
+        return 0
+    request: dict[str, Any] = unpack(asked[1])
+    if asked[0] == frames.FOLLOW:
+        from slurm_adapter.node.follow import follow  # noqa: PLC0415 - a run's start needs it not
+
+        return follow(request)
+    for kind, texts in prepare.look(request):
+        say(kind, *texts)
+    told = line.next()
+    if told is None or told[0] != frames.PLAN:
+        return 0
+    index, _, plan = told[1].partition(b"\0")
+    job, cluster, run = unpack(plan)
+    prepared = prepare.prepare(request, job, cluster, run, int(index))
+    if prepared.folder is not None:
+        prepared.folder.make()
+    try:
+        return _nested(prepared, request)
+    finally:
+        prepared.clean_up()
+
+
+def _nested(prepared: Prepared, request: dict[str, Any]) -> int:
+    """Run the ranks in a PID namespace where that is allowed, else as they are."""
+    from slurm_adapter.node.nest import run_nested  # noqa: PLC0415 - not needed to look
+    from slurm_adapter.node.serve import serve  # noqa: PLC0415
+
+    def inner() -> int:
+        return serve(prepared, request)
+
+    try:
+        return run_nested(inner)
+    except RefusedError:
+        pass
+    mark = prepare.mark(request)
+    try:
+        return serve(prepared, request)
+    finally:
+        if mark is not None:
+            mark.take_away()
+
+
+def refusal(error: AdapterError) -> tuple[str, str, str]:
+    """Return an error as the texts of its message."""
+    return str(error.exit_status), error.found, error.remedy
+
+
+def say(kind: bytes, *texts: str) -> None:
+    """Send a message made of texts, at once."""
+    data = frame(kind, "\0".join(texts).encode("utf-8", "surrogateescape"))
+    while data:
+        data = data[os.write(1, data) :]

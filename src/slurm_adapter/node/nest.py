@@ -1,0 +1,145 @@
+"""A PID namespace for a node's ranks: the kernel ends all in it when whoever asked for it ends.
+
+Three processes: this one; a keeper that made the namespace and waits; the first process of the
+namespace. Each of the latter two dies with the one before it, by parent-death signal, and with
+the first process of a PID namespace the kernel kills every other in it, whatever its session.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+
+from slurm_adapter.node import kernel, process
+from slurm_adapter.node.namespaces import RefusedError, enter_own
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+_MOST_BYTES = 4096
+_FLAGS = kernel.CLONE_NEWNS | kernel.CLONE_NEWPID
+_PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_UNEXPECTED = 70  # sysexits.h: EX_SOFTWARE
+
+
+def run_nested(inner: Callable[[], int]) -> int:
+    """Run a function as the first process of a PID namespace; return its status when all is gone.
+
+    SIGTERM and its like are passed on to it.
+
+    Raises:
+        RefusedError: where this is not allowed here; nothing has happened then.
+    """
+    flags = [_FLAGS | kernel.CLONE_NEWUSER]
+    if os.geteuid() == 0:
+        flags.insert(0, _FLAGS)
+    for one in flags:
+        try:
+            return _run(inner, one)
+        except RefusedError as refused:
+            last = refused
+    raise last
+
+
+def _run(inner: Callable[[], int], flags: int) -> int:
+    answers, tell = os.pipe()
+    die_with_parent = process.dying_with_parent()
+    keeper = os.fork()
+    if keeper == 0:
+        os.close(answers)
+        _keep(inner, flags, tell, die_with_parent)
+    os.close(tell)
+    try:
+        answer = _read_all(answers).decode(errors="replace")
+    finally:
+        os.close(answers)
+    word, _, rest = answer.partition(" ")
+    if word != "first":
+        os.waitpid(keeper, 0)
+        number, _, call = rest.partition(" ")
+        raise RefusedError(int(number or 1), call or "a process of its own")
+    return _wait(keeper, int(rest))
+
+
+def _read_all(descriptor: int) -> bytes:
+    parts = []
+    while part := os.read(descriptor, _MOST_BYTES):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _wait(keeper: int, first: int) -> int:
+    """Wait for the end, and pass on what means stop. The first process is nobody else's child."""
+
+    def pass_on(number: int, _: object) -> None:
+        try:
+            os.kill(first, number)
+        except ProcessLookupError:
+            return
+
+    for number in _PASSED_ON:
+        signal.signal(number, pass_on)
+    return _status(os.waitpid(keeper, 0)[1])
+
+
+def _status(status: int) -> int:
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _keep(
+    inner: Callable[[], int], flags: int, tell: int, die_with_parent: process.Prepare
+) -> NoReturn:
+    """In the keeper: make the namespaces, and wait for the first process in them."""
+    status = _UNEXPECTED
+    try:
+        for number in _PASSED_ON:  # they go to the first process alone
+            signal.signal(number, signal.SIG_IGN)
+        enter_own(flags)
+        die_with_parent()  # only now: new credentials would clear it
+        alive, held = os.pipe()
+        first = os.fork()
+        if first == 0:
+            os.close(held)
+            _be_first(inner, tell, alive)
+        os.close(tell)
+        status = _status(os.waitpid(first, 0)[1])
+    except OSError as error:
+        _refuse(tell, error)
+    finally:
+        os._exit(status)
+
+
+def _be_first(inner: Callable[[], int], tell: int, alive: int) -> NoReturn:
+    """In the first process: end with the keeper, see one's own processes only, then go on."""
+    status = _UNEXPECTED
+    try:
+        process.die_with_parent()
+        if select.select([alive], [], [], 0)[0]:  # its only writer, the keeper, died in between
+            os._exit(status)
+        own = os.readlink("/proc/self")  # noqa: PTH115 - the pid that our starter knows
+        kernel.follow_machine()
+        kernel.mount_proc("/proc")
+    except OSError as error:
+        _refuse(tell, error)
+        os._exit(status)
+    try:
+        os.write(tell, f"first {own}".encode())
+        os.close(tell)
+        for number in _PASSED_ON:
+            signal.signal(number, signal.SIG_DFL)
+        status = inner()
+    except BaseException:  # noqa: BLE001 - two processes must never go on from here
+        import traceback  # noqa: PLC0415
+
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def _refuse(tell: int, error: OSError) -> None:
+    where = str(error.filename or error.strerror)
+    os.write(tell, f"refused {error.errno or 1} {where}".encode(errors="replace")[:_MOST_BYTES])

@@ -1,0 +1,137 @@
+"""Before a job's ranks start on a node of an SSH job: its facts, and all that they will need."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from slurm_adapter.errors import ClusterUnfitError
+from slurm_adapter.job import Boot
+from slurm_adapter.node import facts, frames, leftovers, tree
+from slurm_adapter.node.become import without_coerced_locale
+from slurm_adapter.node.program import make_folder
+from slurm_adapter.node.runs import RunFolder
+from slurm_adapter.plan import Plan, make_plan
+from slurm_adapter.record import record
+from slurm_adapter.setting import Setting
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from slurm_adapter.cluster.cluster import Cluster, Run
+    from slurm_adapter.job import Job
+
+_FIRST_PORT, _LAST_PORT = 6666, 32768
+
+
+@record
+class Prepared:
+    """A node whose ranks only need their surroundings."""
+
+    plan: Plan
+    index: int
+    environment: Mapping[str, str]
+    """What ranks inherit."""
+    folder: RunFolder | None = None
+    """Where a detached run keeps what it has to tell; None for one that ends with its head."""
+
+    def clean_up(self) -> None:
+        """Take away what was for this node of this run alone."""
+        tree.remove_node(self.plan.job.folder, self.plan.workers, self.index)
+
+
+def look(request: Mapping[str, Any]) -> Iterator[tuple[bytes, tuple[str, ...]]]:
+    """Yield the messages that tell of this node: warnings, then its facts.
+
+    Args:
+        request: `job`; `address`, as the host list has it; `first`, whether rank 0 runs here;
+            `port`, what the user chose and where, or None.
+
+    Raises:
+        AdapterError: where the job cannot run here.
+    """
+    job: Job = request["job"]
+    for warning in leftovers.end_leftovers():
+        yield frames.WARNING, (warning,)
+    _check_code(job, request["name"])
+    address = request["address"] or _own_address()
+    found = {
+        "address": address,
+        "gpus": str(facts.count_accelerators()),
+        "clock": repr(time.monotonic()),
+        "host": os.uname().nodename,
+    }
+    if request["first"]:
+        if request["port"] is None:
+            found["port"] = str(facts.first_free_port(address, _FIRST_PORT, _LAST_PORT))
+        else:
+            facts.check_port_free(*request["port"])
+    yield frames.FACTS, tuple(f"{name}={value}" for name, value in found.items())
+
+
+def _own_address() -> str:
+    """Return the address under which the head has reached this machine."""
+    # Set by sshd: the client's address and port, then the server's.
+    fields = os.environ.get("SSH_CONNECTION", "").split()
+    return fields[2].partition("%")[0] if len(fields) > 2 else "127.0.0.1"  # noqa: PLR2004
+
+
+def _check_code(job: Job, name: str) -> None:
+    wanted = [job.code, *([job.program.path] if isinstance(job.program, Boot) else [])]
+    for path in wanted:
+        if not os.path.exists(path):  # noqa: PTH110
+            raise ClusterUnfitError(
+                f"{name} has no {path}",
+                "Copy the code there with --sync, or put it under the same path on every host.",
+            )
+
+
+def prepare(
+    request: Mapping[str, Any], job: Job, cluster: Cluster, run: Run, index: int
+) -> Prepared:
+    """Make this node ready for its ranks, as far as that needs no namespaces.
+
+    Args:
+        request: as `look` got it; `detached` says whether the run outlives its head.
+        job: what to run.
+        cluster: all nodes.
+        run: this run.
+        index: which node this is.
+
+    Raises:
+        AdapterError: where that cannot be.
+    """
+    environment = without_coerced_locale(os.environ)
+    plan = _with_interpreter_first(make_plan(job, cluster, run), index, environment)
+    if job.install_requirements:
+        from slurm_adapter.node.packages import with_packages  # noqa: PLC0415
+
+        plan = with_packages(plan, index, environment)
+    if cluster.nodes[index].view == "full":
+        # Here, where the owners of directories can still be told apart.
+        make_folder(job.log_folder, job.folder)
+    folder = RunFolder(request["run"], index) if request["detached"] else None
+    return Prepared(plan, index, environment, folder)
+
+
+def _with_interpreter_first(plan: Plan, index: int, environment: Mapping[str, str]) -> Plan:
+    """Let `python` in a boot command, or in what a script starts, be the job's own (SSH-04)."""
+    python = plan.cluster.nodes[index].python or plan.job.python
+    folder = os.path.dirname(python)  # noqa: PTH120
+    path = plan.job.value_of("PATH", environment)
+    if not folder or path.split(":")[0] == folder:
+        return plan
+    setting = Setting("PATH", f"{folder}:{path}" if path else folder, "the job's interpreter first")
+    return plan.with_settings(index, (setting,))
+
+
+def mark(request: Mapping[str, Any]) -> leftovers.Mark | None:
+    """Leave a mark by which the next contact finds what this agent may leave; None where not."""
+    try:
+        return leftovers.Mark(request["run"])
+    except OSError as error:
+        print(f"no record of this run can be kept: {error}", file=sys.stderr)  # noqa: T201
+        return None

@@ -1,0 +1,123 @@
+"""What a detached run keeps on a node: who watches it, each rank's output and end.
+
+A folder for each node of a run, also where several of them share a home directory.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from slurm_adapter.errors import ClusterUnfitError
+from slurm_adapter.node.facts import read_text
+from slurm_adapter.record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_KEPT_S = 30 * 86_400
+
+
+def state_home() -> str:
+    """Return this user's folder for what outlives a process (XDG: state)."""
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111
+    return f"{state}/slurm-adapter"
+
+
+@record
+class RunFolder:
+    """One node's part of a detached run."""
+
+    run: str
+    index: int
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return f"{state_home()}/runs/{self.run}/{self.index}"
+
+    def make(self) -> None:
+        """Make it, with this process as the one that watches the run."""
+        try:
+            os.makedirs(self.path, 0o700)  # noqa: PTH103
+            self._write("agent", f"{os.getpid()} {_start_of(os.getpid())}")
+        except OSError as error:
+            raise ClusterUnfitError(
+                f"{os.uname().nodename} cannot keep the run's output in {self.path}:"
+                f" {error.strerror}",
+                "Run it without --detach, or make that folder writable.",
+            ) from error
+
+    def output(self, rank: int) -> str:
+        """Return the path of a rank's output: stdout and stderr in the order of writing."""
+        return f"{self.path}/rank-{rank}.log"
+
+    def open_output(self, rank: int) -> int:
+        """Return a descriptor that appends to it."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        return os.open(self.output(rank), flags, 0o600)
+
+    def note_end(self, rank: int, status: int, at_s: float) -> None:
+        """Keep how a rank ended; `at_s` is a moment of this machine's monotonic clock."""
+        self._write(f"rank-{rank}.end", f"{status} {at_s!r}")
+
+    def note_gone(self, left: str) -> None:
+        """Keep that nothing is left, or what is."""
+        self._write("gone", left)
+
+    def end_of(self, rank: int) -> tuple[int, float] | None:
+        """Return (exit status, moment) of a rank that has ended."""
+        text = read_text(f"{self.path}/rank-{rank}.end").split()
+        return (int(text[0]), float(text[1])) if text else None
+
+    def gone(self) -> str | None:
+        """Return what is left of an ended run, usually nothing; None while it goes on."""
+        path = f"{self.path}/gone"
+        return read_text(path) if os.path.exists(path) else None  # noqa: PTH110
+
+    def agent(self) -> int | None:
+        """Return the pid of the process that watches the run, None where it is gone."""
+        pid, _, start = read_text(f"{self.path}/agent").partition(" ")
+        return int(pid) if pid and _start_of(int(pid)) == start else None
+
+    def exists(self) -> bool:
+        """Say whether there is one."""
+        return os.path.isdir(self.path)  # noqa: PTH112
+
+    def _write(self, name: str, text: str) -> None:
+        own = f"{self.path}/.{name}"
+        with open(own, "w", encoding="utf-8") as file:  # noqa: PTH123
+            file.write(text)
+        os.replace(own, f"{self.path}/{name}")  # noqa: PTH105
+
+
+def remove_old() -> None:
+    """Take away runs that ended a month ago."""
+    for folder in _old(f"{state_home()}/runs"):
+        import shutil  # noqa: PLC0415 - seldom needed
+
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _old(runs: str) -> Iterator[str]:
+    try:
+        names = os.listdir(runs)  # noqa: PTH208
+    except OSError:
+        return
+    for name in names:
+        folder = f"{runs}/{name}"
+        if time.time() - os.stat(folder).st_mtime > _KEPT_S and all(  # noqa: PTH116
+            os.path.exists(f"{folder}/{part}/gone")  # noqa: PTH110
+            for part in os.listdir(folder)  # noqa: PTH208
+        ):
+            yield folder
+
+
+def _start_of(pid: int) -> str:
+    """Return machine, boot and start time of a process, which no other of its number has."""
+    fields = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    if not fields or fields[0] in "ZX":
+        return ""
+    boot = read_text("/proc/sys/kernel/random/boot_id").strip()
+    return f"{os.uname().nodename} {boot} {fields[19]}"

@@ -182,8 +182,9 @@ class TestTheLog:
         ]
 
     def test_ends_with_its_last_line_whatever_a_rank_leaves_running(self, tmp_path: Path) -> None:
-        late = "trap '' TERM; while kill -0 $$ 2>&-; do :; done; echo late"
-        done = adapter("local", "--command", f"({late}) & exit 0", cwd=tmp_path)
+        late = "trap '' TERM; echo >deaf; while kill -0 $$ 2>&-; do :; done; echo late"
+        command = f"mkfifo deaf; ({late}) & read _ <deaf; exit 0"
+        done = adapter("local", "--command", command, cwd=tmp_path)
         assert done.status == 0
         (log,) = read_worker_logs(tmp_path / "slurm-adapter/job/log")
         assert log == "late\nslurm-adapter: worker-0 ended, return code 0\n"

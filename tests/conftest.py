@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from testbed import JobEnd, SlurmCluster, unavailable
+from testbed import JobEnd, SlurmCluster, SshHosts, no_ssh, unavailable
 
 PROJECT = Path(__file__).parents[1]
 ADAPTER = Path(sys.executable).with_name("slurm-adapter")
@@ -53,6 +53,15 @@ def slurm() -> Iterator[SlurmCluster]:
         yield cluster
 
 
+@pytest.fixture(scope="session")
+def ssh_hosts(slurm: SlurmCluster) -> SshHosts:
+    """The cluster's nodes with an sshd on each, into which its user is let by key."""
+    reason = no_ssh()
+    if reason:
+        pytest.skip(reason)
+    return slurm.start_ssh()
+
+
 @dataclass(frozen=True)
 class User:
     """The cluster's ordinary user in a directory of their own, the project's venv on PATH."""
@@ -72,6 +81,15 @@ class User:
         )
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+    def start(self, *words: str, env: dict[str, str] | None = None) -> "subprocess.Popen[str]":
+        """Start a command on the head, in a session of its own; the Popen is the command itself."""
+        return self.cluster.popen(
+            words,
+            cwd=str(self.folder),
+            env={**self.environment, **(env or {})},
+            stdin=subprocess.DEVNULL,
+        )
 
     def write(self, name: str, text: str | bytes, mode: int = 0o644) -> None:
         """Write a file in their directory."""

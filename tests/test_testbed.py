@@ -1,32 +1,20 @@
 """What the test cluster promises to the tests that stand on it."""
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from testbed import SlurmCluster, state, unavailable
+from testbed import SlurmCluster, processes, state, unavailable, until
 
 TESTS = Path(__file__).parent
 PROJECT = TESTS.parent
-
-
-def until(happened: Callable[[], object], limit_s: float = 30.0) -> bool:
-    """Poll; generous, because a busy machine is not a failure."""
-    deadline = time.monotonic() + limit_s
-    while not happened():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def machine() -> dict[str, str]:
@@ -49,14 +37,14 @@ def machine() -> dict[str, str]:
     }
 
 
-def processes_in(pid_namespace: str) -> list[int]:
-    """Return who lives in a PID namespace; a process that has ended lives nowhere."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if str((process / "ns/pid").readlink()) == pid_namespace:
-                found.append(int(process.name))
-    return found
+def pid_namespaces(pids: list[int]) -> set[str]:
+    names = {str(Path(f"/proc/{pid}/ns/pid").readlink()) for pid in pids}
+    assert len(names) == len(pids)
+    return names
+
+
+def inhabitants(namespaces: set[str]) -> list[int]:
+    return [pid for name in namespaces for pid in processes.in_pid_namespace(name)]
 
 
 class TestJobs:
@@ -184,6 +172,15 @@ class TestCommands:
             slurm.outside("/etc/passwd")
 
 
+class TestProcesses:
+    def test_see_those_of_their_own_node_only(self, slurm: SlurmCluster) -> None:
+        count = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -cx '[1]234567'"
+        with slurm.popen(["sleep", "1234567"], node="gpu-n02") as child:
+            seen = slurm.run(["srun", "-N3", "-l", "sh", "-c", count]).stdout
+            assert sorted(seen.splitlines()) == ["0: 0", "1: 0", "2: 1"]
+            child.kill()
+
+
 class TestNetwork:
     def test_is_cut_and_healed(self, slurm: SlurmCluster) -> None:
         node = slurm.nodes[1]
@@ -244,7 +241,8 @@ class TestTheMachine:
                          "sh", task])
             while len(list(cluster.outside(".").glob("up.*"))) < 3:
                 time.sleep(0.05)
-            print(json.dumps([str(cluster.state), cluster.pids("gpu-n02")]), flush=True)
+            pids = [cluster.holder(host) for host in ("head", *cluster.nodes)]
+            print(json.dumps([str(cluster.state), pids]), flush=True)
             sys.stdin.read()
         """
         with subprocess.Popen(
@@ -260,18 +258,18 @@ class TestTheMachine:
     def test_is_clean_after_the_owner_was_killed(self, owner: "subprocess.Popen[str]") -> None:
         assert owner.stdout
         directory, pids = json.loads(owner.stdout.readline())
-        namespace = str(Path(f"/proc/{pids[0]}/ns/pid").readlink())
-        assert len(processes_in(namespace)) > 8
+        namespaces = pid_namespaces(pids)
+        assert len(inhabitants(namespaces)) > 12
         owner.kill()
-        assert until(lambda: not processes_in(namespace))
+        assert until(lambda: not inhabitants(namespaces))
         assert until(lambda: not Path(directory).exists())
 
     def test_is_clean_after_the_supervisor_was_killed(self, owner: "subprocess.Popen[str]") -> None:
         assert owner.stdout
         directory, pids = json.loads(owner.stdout.readline())
-        namespace = str(Path(f"/proc/{pids[0]}/ns/pid").readlink())
+        namespaces = pid_namespaces(pids)
         os.kill(int(directory.split("-")[-2]), signal.SIGKILL)
-        assert until(lambda: not processes_in(namespace))
+        assert until(lambda: not inhabitants(namespaces))
         assert Path(directory).exists()
         assert until(lambda: Path(directory) in state.sweep() or not Path(directory).exists())
 

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Install what the given purposes (venv, tests) lack of Debian's packages: only as root, only on
-# Debian and its like, and without starting any service. Elsewhere, say what is missing and go on:
-# the tests that need it are skipped with that same line.
+# Install what the given purposes (venv, tests, bench) lack of Debian's packages: only as root,
+# only on Debian and its like, and without starting any service. Elsewhere, say what is missing and
+# go on: the tests that need it are skipped with that same line.
 set -euo pipefail
 
 missing=()
@@ -21,6 +21,8 @@ for purpose in "$@"; do
         want slurm-client which srun
         want munge which munged
         want openssh-server which sshd
+        want openssh-client which ssh
+        want rsync which rsync
         want iproute2 which ip
         want zsh which zsh
         want shellcheck which shellcheck
@@ -30,8 +32,12 @@ for purpose in "$@"; do
         want nscd which nscd
         want autofs which automount
         ;;
+    bench)
+        want pdsh which pdsh
+        want clustershell which clush
+        ;;
     *)
-        echo "system-packages.sh: no purpose '$purpose'; use venv or tests" >&2
+        echo "system-packages.sh: no purpose '$purpose'; use venv, tests or bench" >&2
         exit 2
         ;;
     esac

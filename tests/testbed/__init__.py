@@ -8,8 +8,10 @@ cluster the moment the owner of the handle ends, however it ends.
 from testbed.cluster import ClusterError, SlurmCluster
 from testbed.jobs import JobEnd
 from testbed.names import ADDRESSES
-from testbed.requirements import unavailable
+from testbed.requirements import no_ssh, unavailable
 from testbed.slurmconf import SILENT_NAME_SERVER
+from testbed.ssh import SshHosts
+from testbed.waiting import until
 
 __all__ = [
     "ADDRESSES",
@@ -17,5 +19,8 @@ __all__ = [
     "ClusterError",
     "JobEnd",
     "SlurmCluster",
+    "SshHosts",
+    "no_ssh",
     "unavailable",
+    "until",
 ]

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 
-from testbed import daemons, enter, netns
+from testbed import daemons, enter, netns, processes
 from testbed.jobs import JobEnd, parse_end
 from testbed.names import ACCOUNTS, ADA, ADDRESSES, HEAD, NODES
+from testbed.ssh import SshHosts
 
 _POLL_S = 0.05
 _ASK_ANYWAY_S = 1.0
@@ -43,6 +44,7 @@ class SlurmCluster:
         self._pids = pids
         self._holders = {host: os.pidfd_open(pid) for host, pid in pids.items()}
         self._children: list[subprocess.Popen[str]] = []
+        self._ssh: SshHosts | None = None
 
     @classmethod
     def start(cls, project: Path) -> "SlurmCluster":
@@ -199,14 +201,21 @@ class SlurmCluster:
 
     def pids(self, node: str) -> list[int]:
         """Return every process in the node's network namespace, by its pid outside."""
-        wanted = Path(f"/proc/{self._pids[node]}/ns/net").readlink()
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            # A process may end while we look; what is gone is not in the node.
-            with contextlib.suppress(OSError):
-                if (process / "ns/net").readlink() == wanted:
-                    found.append(int(process.name))
-        return sorted(found)
+        return processes.on_host(self._pids[node])
+
+    def holder(self, node: str) -> int:
+        """Return the pid, outside, of the process that keeps a host's namespaces alive."""
+        return self._pids[node]
+
+    def root(self, node: str) -> Path:
+        """Return where the test process finds a host's files as that host sees them."""
+        return Path(f"/proc/{self._pids[node]}/root")
+
+    def start_ssh(self) -> SshHosts:
+        """Start an sshd on each node, unless that has been done."""
+        if not self._ssh:
+            self._ssh = SshHosts(self)
+        return self._ssh
 
     def wait_for_job(self, job_id: int | str, timeout: float = 60.0) -> JobEnd:
         """Return how a job ended, once Slurm has also cleaned up after it.

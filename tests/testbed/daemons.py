@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from testbed import enter, state
+from testbed import enter, processes, state
 from testbed.names import HEAD, MUNGE, NODES, ROOT, SYSTEM_PATH, Account
 from testbed.slurmconf import SLURMCTLD_PORT
 
@@ -53,7 +53,9 @@ def start(holders: dict[str, int], directory: Path, pause: Callable[[float], Non
     wait_until((directory / "run/munge/munge.socket.2").exists, "munged's socket")
     launch(HEAD, "slurmctld", "slurmctld", "-D")
     # A slurmd that finds nobody to register with tries again only a second later.
-    wait_until(lambda: _listens(running["slurmctld"].pid), "slurmctld to listen")
+    wait_until(
+        lambda: processes.listens(running["slurmctld"].pid, SLURMCTLD_PORT), "slurmctld to listen"
+    )
     for node in NODES:
         launch(node, f"slurmd.{node}", "slurmd", "-D", "-N", node)
     wait_until(lambda: _idle(holders[HEAD]) == set(NODES), "all nodes to be idle")
@@ -67,15 +69,6 @@ def log_tails(directory: Path, lines: int = 15) -> str:
         if tail:
             parts.append("\n".join([f"--- {path.name}", *tail]))
     return "\n".join(parts)
-
-
-def _listens(pid: int) -> bool:
-    """Tell whether anybody listens on slurmctld's port in the network of `pid`."""
-    try:
-        sockets = Path(f"/proc/{pid}/net/tcp").read_text()
-    except OSError:
-        return False
-    return f":{SLURMCTLD_PORT:04X} 00000000:0000 0A" in sockets
 
 
 def _idle(head: int) -> set[str]:

@@ -17,9 +17,6 @@ _FOLDERS = ("/home", "/run", "/etc/munge", "/etc/slurm")
 def enter_private_view(state: Path, project: Path) -> None:
     """Cover the machine's accounts, names, run-time files and homes, then show the project."""
     kernel.mount(None, "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
-    kernel.mount(
-        "proc", "/proc", kind="proc", flags=kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
-    )
     machine_project = os.open(project, os.O_PATH | os.O_DIRECTORY)
     for folder in _FOLDERS:
         kernel.bind(state / folder.lstrip("/"), folder)
@@ -31,9 +28,10 @@ def enter_private_view(state: Path, project: Path) -> None:
 
 
 def enter_node_view() -> None:
-    """Give a node its own interfaces in /sys and its own shared memory."""
+    """Give a host its own processes, interfaces, shared memory and record of log-ins."""
     kernel.mount(None, "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
     flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+    kernel.mount("proc", "/proc", kind="proc", flags=flags)
     kernel.mount("sysfs", "/sys", kind="sysfs", flags=flags)
     kernel.mount(
         "tmpfs",
@@ -42,6 +40,8 @@ def enter_node_view() -> None:
         flags=kernel.MS_NOSUID | kernel.MS_NODEV,
         options="mode=1777",
     )
+    # Else sshd would enter the cluster's log-ins into the machine's wtmp and lastlog.
+    _empty_tmpfs(Path("/var/log"))
 
 
 def reveal(project: Path, machine_project: int) -> None:

@@ -16,6 +16,7 @@ _PACKAGES = {
     "unshare": "util-linux",
     "nsenter": "util-linux",
 }
+_SSH_PACKAGES = {"sshd": "openssh-server", "ssh": "openssh-client", "ssh-keygen": "openssh-client"}
 _FOLDERS = {"/etc/slurm": "slurm-client", "/etc/munge": "munge"}
 
 
@@ -46,3 +47,15 @@ def unavailable() -> str | None:
         reason = " ".join(tried.stderr.split())
         return f"the test cluster needs namespaces, which this machine does not permit: {reason}"
     return None
+
+
+def no_ssh() -> str | None:
+    """Return None when the cluster's nodes can be SSH hosts too, else why not."""
+    missing = [name for name in _SSH_PACKAGES if not shutil.which(name, path=SYSTEM_PATH)]
+    if not missing:
+        return None
+    packages = sorted({_SSH_PACKAGES[name] for name in missing})
+    return (
+        f"the SSH hosts lack {', '.join(missing)}:"
+        f" apt-get install --no-install-recommends {' '.join(packages)}"
+    )

@@ -2,13 +2,15 @@
 
 It stays outside, holds the read end of a pipe from the handle, and ends the
 cluster when that pipe closes. Ending is one signal: the first process of the
-PID namespace is killed, and the kernel ends everything else in it, daemonised
-processes included. The same happens when the supervisor itself is killed.
+PID namespace is killed, and the kernel ends everything else in it: daemonised
+processes, and the PID namespace of each node. The same happens when the
+supervisor itself is killed.
 """
 
 import contextlib
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -39,7 +41,8 @@ def serve(project: Path) -> None:
         pids[HEAD], _ = _fork_holder(partial(_become_head, directory, project))
         first = os.pidfd_open(pids[HEAD])
         for node in NODES:
-            pids[node], inside[node] = _fork_holder(partial(_become_node, node, first))
+            become = partial(_become_node, node, first)
+            pids[node], inside[node] = _fork_holder(become, nested=True)
         netns.ip_batch(pids[HEAD], netns.head_commands(inside))
         for node in NODES:
             netns.ip_batch(pids[node], netns.node_commands(node))
@@ -80,19 +83,27 @@ def _become_node(node: str, head: int) -> None:
     socket.sethostname(node)
 
 
-def _fork_holder(become: Callable[[], None]) -> tuple[int, int]:
+def _fork_holder(become: Callable[[], None], *, nested: bool = False) -> tuple[int, int]:
     """Fork a process that keeps a host's namespaces alive; return its pid, outside and inside.
 
-    The first one forked is also what the kernel calls the namespace's init.
+    The first one forked is also what the kernel calls the namespace's init. A
+    `nested` one is that of a namespace within: the processes of a node see
+    each other and no other node's. "Inside" is how the first one counts.
     """
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reader)
         try:
+            if nested:
+                kernel.unshare(kernel.CLONE_NEWPID)
+                if os.fork():
+                    os._exit(0)
+            # As the machine's /proc tells it, which `become` covers.
+            pids = _pids_by_namespace()[:2]
             become()
             # Fails when the supervisor was killed before it could be our death signal.
-            os.write(writer, str(os.getpid()).encode())
+            os.write(writer, json.dumps(pids).encode())
         except BaseException:  # noqa: BLE001 - must not run on as a second supervisor
             with contextlib.suppress(BrokenPipeError):
                 os.write(writer, traceback.format_exc().encode())
@@ -101,9 +112,18 @@ def _fork_holder(become: Callable[[], None]) -> tuple[int, int]:
     os.close(writer)
     with os.fdopen(reader) as answer:
         text = answer.read()
-    if not text.isdecimal():
+    if nested:
+        os.waitpid(pid, 0)
+    if not text.startswith("["):
         raise daemons.StartError(f"a host's namespaces cannot be made:\n{text}")
-    return pid, int(text)
+    outside, inside = json.loads(text)
+    return outside, inside
+
+
+def _pids_by_namespace() -> list[int]:
+    """Return this process's number in each PID namespace it is in, the outermost first."""
+    (line,) = re.findall(r"^NSpid:(.*)$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return [int(word) for word in line.split()]
 
 
 def _hold() -> NoReturn:

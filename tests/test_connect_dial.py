@@ -1,0 +1,277 @@
+"""Connections to many nodes at once: what is opened, what is retried, what is told."""
+
+import os
+import re
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from loopback import LoopbackSshd, free_port, make_key, public_part, why_no_sshd
+from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.connect.dial import Dialed, dial
+from slurm_adapter.connect.port import Connection
+from slurm_adapter.connect.unreachable import UnreachableError
+from slurm_adapter.errors import AdapterError, ClusterUnfitError, report
+
+pytestmark = pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd())
+
+
+@pytest.fixture(scope="module")
+def sshd() -> Iterator[LoopbackSshd]:
+    with LoopbackSshd.start(listen="0.0.0.0") as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _standard_config(sshd: LoopbackSshd) -> None:
+    sshd.write_config()
+
+
+def hosts(count: int, first: int = 1) -> list[Node]:
+    return [Node(f"127.0.0.{number}") for number in range(first, first + count)]
+
+
+def hello(connection: Connection, index: int) -> str:
+    return connection.run(f"echo {index}").output.decode().strip()
+
+
+def failure(
+    nodes: list[Node], config: Path, *, retry_s: float = 0.5, openings: int = 32
+) -> UnreachableError:
+    """Dial, and return the error that has to come."""
+    with pytest.raises(UnreachableError) as caught:
+        dial(nodes, hello, config_file=config, retry_s=retry_s, openings=openings).all()
+    return caught.value
+
+
+class TestManyNodes:
+    def test_come_in_node_order(self, sshd: LoopbackSshd) -> None:
+        with closing(dial(hosts(40), hello, config_file=sshd.config)) as dialed:
+            assert dialed.all() == [str(index) for index in range(40)]
+            names = [one.node.name for one in dialed.connections if one is not None]
+            assert names == [node.name for node in hosts(40)]
+
+    def test_leave_no_thread_and_no_descriptor(self, sshd: LoopbackSshd) -> None:
+        dial(hosts(1), hello, config_file=sshd.config).close()
+        before = len(os.listdir("/proc/self/fd")), set(threading.enumerate())
+        dial(hosts(20), hello, config_file=sshd.config).close()
+        for thread in set(threading.enumerate()) - before[1]:
+            thread.join(5)
+            assert not thread.is_alive()
+        assert len(os.listdir("/proc/self/fd")) == before[0]
+
+    def test_a_server_that_sheds_load_is_tried_again(self) -> None:
+        """SSH-03: 24 connections at once where the server takes 3."""
+        with LoopbackSshd.start(listen="0.0.0.0", MaxStartups="3:100:6") as server:
+            with closing(dial(hosts(24), hello, config_file=server.config)) as dialed:
+                assert dialed.all() == [str(index) for index in range(24)]
+            dropped = [line for line in server.log if "MaxStartups" in line or "drop" in line]
+            assert dropped, "the server took them all: nothing was tested"
+
+    def test_the_first_step_may_refuse_a_node(self, sshd: LoopbackSshd) -> None:
+        def use(connection: Connection, index: int) -> int:
+            if index in {1, 2}:
+                raise ClusterUnfitError(f"{connection.node.name}: no Python", "Install it.")
+            return index
+
+        with closing(dial(hosts(4), use, config_file=sshd.config)) as dialed:
+            assert dialed.at_least(2) == [0, 3]
+            assert [one.node.name for one in dialed.failures] == ["127.0.0.2", "127.0.0.3"]
+            with pytest.raises(UnreachableError) as caught:
+                dialed.all()
+        assert caught.value.exit_status == 3
+        assert str(caught.value).splitlines() == [
+            "2 of 4 nodes cannot be used; nothing was started",
+            "127.0.0.[2-3]: no Python",
+            "Install it.",
+        ]
+        assert not any(one.alive() for one in dialed.connections if one is not None)
+
+    def test_a_defect_of_the_first_step_comes_out(self, sshd: LoopbackSshd) -> None:
+        def use(_: Connection, index: int) -> int:
+            return 1 // (index - 1)
+
+        with pytest.raises(ZeroDivisionError):
+            dial(hosts(3), use, config_file=sshd.config)
+
+
+class TestFailures:
+    """Each says what is wrong and what to do, in a few lines, and ends at once."""
+
+    def test_a_name_that_does_not_resolve(self, sshd: LoopbackSshd) -> None:
+        told = str(failure([Node("no-such-host.invalid")], sshd.config))
+        assert "no-such-host.invalid: its name cannot be resolved" in told
+        assert "address=" in told
+
+    def test_a_port_where_nobody_listens(self, sshd: LoopbackSshd) -> None:
+        port = free_port()
+        told = str(failure([Node("127.0.0.1", port=port)], sshd.config))
+        assert f"127.0.0.1: connection refused ([127.0.0.1]:{port})" in told
+        assert "sshd" in told
+
+    def test_a_host_that_does_not_answer(self, sshd: LoopbackSshd) -> None:
+        config = sshd.write_config(ConnectTimeout="1")
+        with silent_listener(backlog=0) as port:
+            before = time.monotonic()
+            told = str(failure([Node("127.0.0.1", port=port)], config))
+            assert time.monotonic() - before < 3
+        assert f"no answer within 1 s ([127.0.0.1]:{port})" in told
+
+    def test_a_server_that_says_nothing(self, sshd: LoopbackSshd) -> None:
+        config = sshd.write_config(ConnectTimeout="1")
+        with silent_listener(backlog=5) as port:
+            told = str(failure([Node("127.0.0.1", port=port)], config))
+        assert "no answer within 1 s" in told
+
+    def test_a_server_that_sheds_load_for_good(self) -> None:
+        with LoopbackSshd.start(MaxStartups="1:100:1") as server, closing(
+            socket.create_connection(("127.0.0.1", server.port))
+        ) as taken:
+            assert taken.recv(4) == b"SSH-"
+            told = str(failure(hosts(1), server.config, retry_s=1.0))
+        assert "hung up before the login" in told
+        assert "MaxStartups" in told
+
+    def test_something_that_is_no_ssh_server(self, sshd: LoopbackSshd) -> None:
+        with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+            thread = threading.Thread(target=answer_http, args=(listener,), daemon=True)
+            thread.start()
+            told = str(failure([Node("127.0.0.1", port=listener.getsockname()[1])], sshd.config))
+        assert "hung up before the login" in told
+
+    def test_a_refused_key(self, sshd: LoopbackSshd, tmp_path: Path) -> None:
+        stranger = make_key(tmp_path / "stranger")
+        config = sshd.write_config(IdentityFile=str(stranger))
+        before = len(refusals(sshd))
+        told = str(failure(hosts(1), config, retry_s=60))
+        assert re.search(r"the login as \w+ was refused", told)
+        assert "the server offers publickey" in told
+        assert f"tried {stranger}" in told
+        assert "authorized_keys" in told
+        # A refused login is not tried again.
+        sshd.wait_for_line("Failed publickey|Connection closed by authenticating", before + 1)
+        assert len(refusals(sshd)) == before + 1
+
+    def test_no_key_at_all(self, sshd: LoopbackSshd) -> None:
+        config = sshd.write_config(IdentityFile="/nonexistent/key")
+        told = str(failure(hosts(1), config))
+        assert "no key could be tried" in told
+
+    def test_an_encrypted_key_without_terminal(self, sshd: LoopbackSshd, tmp_path: Path) -> None:
+        key = make_key(tmp_path / "locked", passphrase="secret")
+        told = str(failure(hosts(1), sshd.write_config(IdentityFile=str(key))))
+        assert f"{key} is encrypted" in told
+        assert "ssh-add" in told
+
+    def test_an_option_smuggled_into_a_name(self, sshd: LoopbackSshd, tmp_path: Path) -> None:
+        mark = tmp_path / "mark"
+        told = str(failure([Node(f"-oProxyCommand=touch {mark}")], sshd.config))
+        assert "is not a host name: it would be an option to ssh" in told
+        assert not mark.exists()
+
+    def test_a_broken_config_is_told_in_ssh_s_own_words(self, tmp_path: Path) -> None:
+        config = tmp_path / "config"
+        config.write_text("Host *\n    Prot 22\n")
+        told = str(failure(hosts(3), config))
+        assert f"{config}: line 2: Bad configuration option: prot" in told
+        assert told.count("Bad configuration option") == 1
+
+    def test_no_ssh_client(self, sshd: LoopbackSshd, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PATH", "/nonexistent")
+        told = str(failure(hosts(2), sshd.config))
+        assert "there is no ssh client here" in told
+        assert "apt-get install openssh-client" in told
+
+    def test_are_told_together(self, sshd: LoopbackSshd) -> None:
+        refused = free_port()
+        nodes = [*hosts(2), *(Node(f"127.0.0.{i}", port=refused) for i in range(10, 40))]
+        error = failure([*nodes, Node("no-such-host.invalid")], sshd.config)
+        lines = report(error).splitlines()
+        assert error.exit_status == 3
+        assert lines[0] == "slurm-adapter: 31 of 33 nodes cannot be used; nothing was started"
+        assert lines[1].startswith("  127.0.0.[10-39]: connection refused (for 127.0.0.10:")
+        assert any(line.startswith("  no-such-host.invalid: ") for line in lines)
+        assert len(lines) == 5
+
+    def test_say_nothing_on_stderr(self, sshd: LoopbackSshd, capfd: pytest.CaptureFixture[str]) -> None:
+        config = sshd.write_config(IdentityFile="/nonexistent/key")
+        failure([*hosts(2), Node("127.0.0.9", port=free_port())], config)
+        assert capfd.readouterr().err == ""
+
+
+def test_a_variable_names_the_config(sshd: LoopbackSshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_ADAPTER_SSH_CONFIG", str(sshd.config))
+    with closing(dial(hosts(1), hello)) as dialed:
+        assert dialed.all() == ["0"]
+
+
+INTERRUPTED = """
+import signal, sys, threading
+from pathlib import Path
+from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.connect.dial import dial
+
+def use(connection, index):
+    if index:
+        return connection.run("cat", limit_s=60)  # until it is interrupted
+    print("open", flush=True)
+    return None
+
+nodes = [Node("127.0.0.1"), Node("127.0.0.2"), Node("127.0.0.3", port=int(sys.argv[2]))]
+try:
+    dial(nodes, use, config_file=Path(sys.argv[1]))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_ctrl_c_ends_quickly_and_closes_what_was_opened(sshd: LoopbackSshd) -> None:
+    before = len([line for line in sshd.log if "session closed" in line or "Disconnected" in line])
+    with silent_listener(backlog=5) as port:
+        process = subprocess.Popen(
+            [sys.executable, "-c", INTERRUPTED, str(sshd.write_config()), str(port)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        started = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=10)
+    assert (out, err) == ("interrupted\n", "")
+    assert time.monotonic() - started < 2
+    _ = before
+
+
+@contextmanager
+def silent_listener(backlog: int) -> Iterator[int]:
+    """A port whose listener accepts nothing; with backlog 0 and one waiting, nothing answers."""
+    with closing(socket.socket()) as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(backlog)
+        with closing(socket.create_connection(listener.getsockname())):
+            yield listener.getsockname()[1]
+
+
+def answer_http(listener: socket.socket) -> None:
+    try:
+        while True:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+    except OSError:
+        return
+
+
+def refusals(sshd: LoopbackSshd) -> list[str]:
+    return [line for line in sshd.log if re.search("Failed publickey|Connection closed by auth", line)]

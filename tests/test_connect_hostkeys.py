@@ -1,0 +1,323 @@
+"""Is it the right host? known_hosts as OpenSSH reads it, and what follows from it (SSH-06)."""
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from loopback import LoopbackSshd, make_key, public_part, why_no_sshd
+from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.connect.config import SshConfig
+from slurm_adapter.connect.dial import dial
+from slurm_adapter.connect.hostkeys import fingerprint, judge, order_key_types
+from slurm_adapter.connect.knownhosts import KnownHosts, known_hosts_line
+from slurm_adapter.connect.settings import Settings
+from slurm_adapter.connect.unreachable import UnreachableError
+
+pytestmark = pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd())
+
+KEY = "AAAAC3NzaC1lZDI1NTE5AAAAI" + "A" * 42 + "E"
+OTHER = "AAAAC3NzaC1lZDI1NTE5AAAAI" + "B" * 42 + "E"
+
+
+@pytest.fixture(scope="module")
+def sshd() -> Iterator[LoopbackSshd]:
+    with LoopbackSshd.start() as server:
+        yield server
+
+
+@pytest.fixture
+def node(sshd: LoopbackSshd) -> Node:
+    sshd.write_config()
+    sshd.known_hosts.write_text("")
+    return Node("127.0.0.1")
+
+
+def host_key(sshd: LoopbackSshd) -> str:
+    return public_part(sshd.folder / "host_ed25519")
+
+
+def place(sshd: LoopbackSshd) -> str:
+    return f"[127.0.0.1]:{sshd.port}"
+
+
+def connect(sshd: LoopbackSshd, node: Node) -> None:
+    with closing(
+        dial([node], lambda connection, _: connection.run("true").status, config_file=sshd.config)
+    ) as dialed:
+        assert dialed.all() == [0]
+
+
+def refusal(sshd: LoopbackSshd, node: Node) -> str:
+    with pytest.raises(UnreachableError) as caught:
+        connect(sshd, node)
+    assert caught.value.exit_status == 3
+    return str(caught.value)
+
+
+class TestChanged:
+    """SSH-06."""
+
+    def test_stops_and_names_host_port_and_line(
+        self, sshd: LoopbackSshd, node: Node, tmp_path: Path
+    ) -> None:
+        old = public_part(make_key(tmp_path / "old"))
+        sshd.known_hosts.write_text(f"# mine\n\n{place(sshd)} {old}\n")
+        told = refusal(sshd, node)
+        assert "the host key has changed" in told
+        assert f"{place(sshd)} shows ED25519 SHA256:" in told
+        assert f"{sshd.known_hosts}:3" in told
+        assert f"ssh-keygen -f {sshd.known_hosts} -R '{place(sshd)}'" in told
+
+    def test_the_remedy_is_one(self, sshd: LoopbackSshd, node: Node, tmp_path: Path) -> None:
+        old = public_part(make_key(tmp_path / "old"))
+        sshd.known_hosts.write_text(f"{place(sshd)} {old}\n")
+        command = refusal(sshd, node).partition("take the old one away with `")[2].partition("`")[0]
+        subprocess.run(command, shell=True, check=True, capture_output=True)
+        assert "the host key is not known" in refusal(sshd, node)
+
+    @pytest.mark.parametrize("strict", ["yes", "accept-new", "ask"])
+    def test_stops_however_strict(
+        self, sshd: LoopbackSshd, node: Node, tmp_path: Path, strict: str
+    ) -> None:
+        sshd.write_config(StrictHostKeyChecking=strict)
+        old = public_part(make_key(tmp_path / "old"))
+        sshd.known_hosts.write_text(f"{place(sshd)} {old}\n")
+        assert "the host key has changed" in refusal(sshd, node)
+
+    def test_passes_with_a_warning_where_checking_is_off(
+        self, sshd: LoopbackSshd, node: Node, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        sshd.write_config(StrictHostKeyChecking="no")
+        old = public_part(make_key(tmp_path / "old"))
+        sshd.known_hosts.write_text(f"{place(sshd)} {old}\n")
+        connect(sshd, node)
+        assert "StrictHostKeyChecking is off" in capfd.readouterr().err
+
+    def test_a_known_type_is_asked_for(self, tmp_path: Path) -> None:
+        """A server with several keys shows the one that is known, not the one we like best."""
+        with LoopbackSshd.start(host_keys=("ed25519", "ecdsa", "rsa")) as server:
+            for kind in ("rsa", "ecdsa", "ed25519"):
+                known = public_part(server.folder / f"host_{kind}")
+                server.known_hosts.write_text(f"{place(server)} {known}\n")
+                connect(server, Node("127.0.0.1"))
+
+
+class TestUnknown:
+    """SSH-06."""
+
+    def test_stops_and_tells_the_fingerprint(self, sshd: LoopbackSshd, node: Node) -> None:
+        told = refusal(sshd, node)
+        shown = subprocess.run(
+            ["ssh-keygen", "-lf", sshd.folder / "host_ed25519.pub"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()[1]
+        assert "the host key is not known" in told
+        assert f"{place(sshd)} shows ED25519 {shown}" in told
+        assert f"ssh -p {sshd.port} 127.0.0.1" in told
+        assert "ssh-keyscan" in told
+
+    def test_stops_without_a_terminal_where_it_would_ask(
+        self, sshd: LoopbackSshd, node: Node
+    ) -> None:
+        sshd.write_config(StrictHostKeyChecking="ask", BatchMode="yes")
+        assert "the host key is not known" in refusal(sshd, node)
+        assert sshd.known_hosts.read_text() == ""
+
+    @pytest.mark.parametrize("hashed", ["yes", "no"])
+    def test_is_added_where_new_ones_are_accepted(
+        self, sshd: LoopbackSshd, node: Node, hashed: str
+    ) -> None:
+        sshd.write_config(StrictHostKeyChecking="accept-new", HashKnownHosts=hashed)
+        sshd.known_hosts.write_text(f"other {host_key(sshd)}")  # no line break at its end
+        connect(sshd, node)
+        sshd.write_config(StrictHostKeyChecking="yes")
+        connect(sshd, node)
+        assert lines_for(sshd.known_hosts, place(sshd)) == [2]
+        assert ("127.0.0.1" in sshd.known_hosts.read_text()) == (hashed == "no")
+        assert lines_for(sshd.known_hosts, "other") == [1]
+
+    def test_is_added_to_a_file_that_was_not_there(
+        self, sshd: LoopbackSshd, node: Node, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "new" / "known_hosts"
+        sshd.write_config(StrictHostKeyChecking="no", UserKnownHostsFile=str(path))
+        connect(sshd, node)
+        assert lines_for(path, place(sshd)) == [1]
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert path.parent.stat().st_mode & 0o777 == 0o700
+
+    def test_an_authority_s_line_is_no_key(self, sshd: LoopbackSshd, node: Node) -> None:
+        sshd.known_hosts.write_text(f"@cert-authority {place(sshd)} {host_key(sshd)}\n")
+        told = refusal(sshd, node)
+        assert "the host key is not known" in told
+        assert "certificates cannot be verified here" in told
+
+    def test_a_revoked_key_stops_in_every_case(self, sshd: LoopbackSshd, node: Node) -> None:
+        sshd.write_config(StrictHostKeyChecking="no")
+        key = host_key(sshd)
+        sshd.known_hosts.write_text(f"{place(sshd)} {key}\n@revoked * {key}\n")
+        assert "the host key is revoked" in refusal(sshd, node)
+
+
+class TestKnown:
+    def test_under_an_alias(self, sshd: LoopbackSshd, node: Node) -> None:
+        sshd.write_config(HostKeyAlias="Gpu")
+        sshd.known_hosts.write_text(f"gpu {host_key(sshd)}\n")
+        connect(sshd, node)
+
+    def test_without_the_port(self, sshd: LoopbackSshd, node: Node) -> None:
+        sshd.known_hosts.write_text(f"127.0.0.1 {host_key(sshd)}\n")
+        connect(sshd, node)
+
+    def test_in_a_global_file(self, sshd: LoopbackSshd, node: Node, tmp_path: Path) -> None:
+        path = tmp_path / "global"
+        path.write_text(f"{place(sshd)} {host_key(sshd)}\n")
+        sshd.write_config(GlobalKnownHostsFile=str(path))
+        connect(sshd, node)
+
+    def test_not_asked_for_on_loopback_where_ssh_would_not(
+        self, sshd: LoopbackSshd, node: Node
+    ) -> None:
+        sshd.write_config(NoHostAuthenticationForLocalhost="yes")
+        connect(sshd, node)
+        assert sshd.known_hosts.read_text() == ""
+
+
+def settings_of(tmp_path: Path, known_hosts: Path, node: Node, **more: str) -> Settings:
+    config = tmp_path / "config"
+    lines = {"UserKnownHostsFile": str(known_hosts), "GlobalKnownHostsFile": "none", **more}
+    config.write_text("".join(f"{key} {value}\n" for key, value in lines.items()))
+    return SshConfig(config).settings(node)
+
+
+class TestJudge:
+    @pytest.mark.parametrize(
+        ("content", "kind"),
+        [
+            ("n1 {ed}\n", "known"),
+            ("n1 {other}\n", "changed"),
+            ("n2 {ed}\n", "unknown"),
+            ("n1 {rsa}\n", "changed"),
+            ("n1 {other}\nn1 {ed}\n", "known"),
+            ("n?,x {ed}\n", "known"),
+            ("n*,!n1 {ed}\n", "unknown"),
+            ("N1 {ed}\n", "known"),
+            ("@revoked n1 {ed}\nn1 {ed}\n", "revoked"),
+            ("@revoked n2 {ed}\nn1 {ed}\n", "known"),
+            ("@cert-authority n1 {ed}\n", "unknown"),
+            ("@unheard n1 {ed}\n", "unknown"),
+            ("n1 ssh-ed25519 not-base-64!\n", "unknown"),
+            ("n1 ssh-rsa {ed_blob}\n", "unknown"),
+            ("n1\n", "unknown"),
+            ("# n1 {ed}\n", "unknown"),
+            ("  n1 {ed} a comment\r\n", "known"),
+            ("|1|broken|x {ed}\n", "unknown"),
+            ("", "unknown"),
+        ],
+    )
+    def test_table(self, tmp_path: Path, content: str, kind: str) -> None:
+        rsa = public_part(make_key(tmp_path / "rsa", "rsa"))
+        path = tmp_path / "known_hosts"
+        path.write_text(
+            content.format(
+                ed=f"ssh-ed25519 {KEY}", other=f"ssh-ed25519 {OTHER}", rsa=rsa, ed_blob=KEY
+            )
+        )
+        found = settings_of(tmp_path, path, Node("n1"))
+        assert judge(KnownHosts([path]), found, "ssh-ed25519", blob(KEY)).kind == kind
+
+    def test_orders_the_types_that_are_known_first(self, tmp_path: Path) -> None:
+        path = tmp_path / "known_hosts"
+        path.write_text(f"n1 {public_part(make_key(tmp_path / 'rsa', 'rsa'))}\n")
+        known = KnownHosts([path]).keys("n1")
+        offered = ("ssh-ed25519", "rsa-sha2-512", "rsa-sha2-256")
+        allowed = ("ssh-ed25519", "rsa-sha2-256", "rsa-sha2-512", "sk-x")
+        assert order_key_types(offered, known, allowed) == [
+            "rsa-sha2-256",
+            "rsa-sha2-512",
+            "ssh-ed25519",
+        ]
+        assert order_key_types(offered, (), ("ssh-ed25519",)) == ["ssh-ed25519"]
+        assert order_key_types(offered, (), ("ssh-dss",)) == list(offered)
+
+    def test_fingerprint(self, tmp_path: Path) -> None:
+        key = make_key(tmp_path / "key")
+        shown = subprocess.run(
+            ["ssh-keygen", "-lf", f"{key}.pub"], capture_output=True, text=True, check=True
+        ).stdout.split()[1]
+        assert fingerprint(blob(public_part(key).split()[1])) == shown
+
+
+HOSTS = st.sampled_from(
+    [
+        *("n1", "N1", "n2", "n1,n2", "n*", "n?", "*,!n1", "!n1,*", "n*,!n?", "[n1]:22", "[n1]:2222"),
+        *("[n*]:2222", "[*]:*", "fe80::1", "10.0.0.?", "n1,", ",n1", "!n1", "n1,n1"),
+    ]
+)
+LINE = st.builds(
+    lambda marker, hosts, hashed, key, end: (marker, hosts, hashed, key, end),
+    st.sampled_from(["", "", "", "@revoked ", "@cert-authority "]),
+    HOSTS,
+    st.booleans(),
+    st.sampled_from([KEY, OTHER]),
+    st.sampled_from(["", " comment", " comment with blanks", "\r"]),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(LINE, max_size=6),
+    st.sampled_from(["n1", "N2", "[n1]:2222", "[n7]:23", "fe80::1", "10.0.0.7", "x"]),
+)
+def test_lines_mean_what_ssh_keygen_finds(
+    tmp_path: Path, lines: list[tuple[str, str, bool, str, str]], name: str
+) -> None:
+    path = tmp_path / "known_hosts"
+    text = ""
+    for number, (marker, hosts, hashed, key, end) in enumerate(lines):
+        single = hashed and not any(letter in hosts for letter in ",*?!")
+        salt = bytes([number]) * 20 if single else None
+        line = known_hosts_line(hosts, "ssh-ed25519", blob(key), salt)
+        text += f"{marker}{line.rstrip()}{end}\n"
+    path.write_text(text)
+    found = sorted(key.line for key in KnownHosts([path]).keys(name))
+    assert found == lines_for(path, name)
+
+
+def test_250_hosts_among_250_hashed_lines_stay_cheap(tmp_path: Path) -> None:
+    path = tmp_path / "known_hosts"
+    names = [f"[127.0.0.{i}]:2222" for i in range(250)]
+    path.write_text(
+        "".join(
+            known_hosts_line(name, "ssh-ed25519", blob(KEY), bytes([i]) * 20)
+            for i, name in enumerate(names)
+        )
+    )
+    before = time.process_time()
+    known = KnownHosts([path])
+    assert all(len(known.keys(name)) == 1 for name in names)
+    # 0.1 s here: 0.4 ms for each host.
+    assert time.process_time() - before < 0.5
+
+
+def blob(text: str) -> bytes:
+    import base64
+
+    return base64.b64decode(text)
+
+
+def lines_for(path: Path, name: str) -> list[int]:
+    """Return the numbers of the lines that ssh-keygen finds for a host."""
+    done = subprocess.run(
+        ["ssh-keygen", "-F", name, "-f", path], capture_output=True, text=True, check=False
+    )
+    marks = [line for line in done.stdout.splitlines() if line.startswith("# Host ")]
+    return [int(mark.partition(" found: line ")[2].split()[0]) for mark in marks]

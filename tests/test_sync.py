@@ -1,0 +1,509 @@
+"""`ssh --sync`: copies on hosts that are right whatever was there, and nothing else touched."""
+
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from loopback import LoopbackSshd, why_no_sshd
+from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.connect.here import HereConnection
+from slurm_adapter.connect.opener import Opener
+from slurm_adapter.connect.port import Answer, Channel, Connection, ConnectionLostError, Files
+from slurm_adapter.errors import CLUSTER_UNFIT, BadValueError, ClusterUnfitError, report
+from slurm_adapter.launch.sync import HostCopy, Synced, Target, delta, find_code, sync
+from slurm_adapter.node.replica import MARKER, STATE
+
+DESTINATION = "/elsewhere/job/code/proj"
+WHOLE, ANY = 1 << 60, 0  # no file is large enough for rsync; every one is
+
+
+class Host:
+    """A host whose /elsewhere is a directory of its own, over any connection."""
+
+    def __init__(self, connection: Connection, folder: Path, shell: str = "{}") -> None:
+        self.node = connection.node
+        self.folder = folder
+        self.copy = folder / "job/code/proj"
+        self._connection = connection
+        self._shell = shell
+        """What becomes of a command."""
+
+    def start(self, command: str) -> Channel:
+        moved = command.replace("/elsewhere", str(self.folder))
+        return self._connection.start(self._shell.replace("{}", moved))
+
+    def run(self, command: str, data: bytes = b"", limit_s: float = 60.0) -> Answer:
+        return self._connection.run(command, data, limit_s)
+
+    def files(self) -> Files:
+        return self._connection.files()
+
+    def alive(self) -> bool:
+        return self._connection.alive()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    folder = tmp_path / "proj"
+    (folder / "pkg/deep").mkdir(parents=True)
+    (folder / "empty").mkdir()
+    (folder / "train.py").write_text("print('hello')\n")
+    (folder / "run.sh").write_text("#!/bin/sh\n")
+    (folder / "run.sh").chmod(0o755)
+    (folder / "pkg/deep/mod.py").write_bytes(bytes(300_000))
+    (folder / "pkg/zero").touch()
+    (folder / "latest").symlink_to("pkg/deep")
+    return folder
+
+
+@pytest.fixture
+def make_host(tmp_path: Path) -> Callable[..., Host]:
+    def make(name: str = "gpu01", shell: str = "{}", folder: Path | None = None) -> Host:
+        folder = tmp_path / name if folder is None else folder
+        folder.mkdir(exist_ok=True)
+        return Host(HereConnection(Node(name)), folder, shell)
+
+    return make
+
+
+@pytest.fixture
+def host(make_host: Callable[..., Host]) -> Host:
+    return make_host()
+
+
+def synced(code: Path, *hosts: Host, large: int = WHOLE, patience_s: float = 20.0) -> Synced:
+    targets = [Target(host) for host in hosts]
+    return sync(find_code(str(code)), DESTINATION, targets, delta_from=large, patience_s=patience_s)
+
+
+def in_place(code: Path, folder: Path, large: int) -> HostCopy:
+    """Sync to this machine under the true path, as rsync needs it."""
+    target = Target(HereConnection(Node("gpu01")))
+    return sync(find_code(str(code)), f"{folder}/code/proj", [target], delta_from=large).hosts[0]
+
+
+def tree(folder: Path) -> dict[str, tuple[object, ...]]:
+    """Return everything below a directory that a copy is to have as well."""
+    found: dict[str, tuple[object, ...]] = {}
+    for path in folder.rglob("*"):
+        facts = path.lstat()
+        if path.is_symlink():
+            about: tuple[object, ...] = (os.readlink(path),)
+        elif path.is_dir():
+            about = (oct(facts.st_mode),)
+        else:
+            about = (oct(facts.st_mode), facts.st_mtime_ns, path.read_bytes())
+        if path.name != MARKER:
+            found[str(path.relative_to(folder))] = about
+    return found
+
+
+def assert_left_clean(host: Host) -> None:
+    deadline = time.monotonic() + 10  # the receiving end tidies up when its input has ended
+    while (left := [path.name for path in (host.copy.parent / STATE).iterdir()]) != ["lock"]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.01)
+
+
+class TestCopies:
+    def test_the_first_one_is_whole(self, code: Path, host: Host) -> None:
+        done = synced(code, host)
+        assert tree(host.copy) == tree(code)
+        assert (done.files, done.hosts[0].changed, done.hosts[0].host) == (4, 4, "gpu01")
+        assert done.hosts[0].sent > done.size == sum(one.size for one in find_code(str(code)).files)
+        assert (host.folder / "job").stat().st_mode & 0o777 == 0o700
+        assert_left_clean(host)
+
+    def test_the_next_one_sends_what_changed(self, code: Path, host: Host) -> None:
+        synced(code, host)
+        assert synced(code, host).hosts[0].changed == 0
+        (code / "train.py").write_text("print('world')\n")  # of the same size
+        (code / "new.py").write_text("x")
+        done = synced(code, host).hosts[0]
+        assert (done.changed, done.removed) == (2, 0)
+        assert done.sent < 30_000
+        assert tree(host.copy) == tree(code)
+
+    def test_times_and_permissions_cost_no_contents(self, code: Path, host: Host) -> None:
+        synced(code, host)
+        os.utime(code / "pkg/deep/mod.py", (1, 1))
+        (code / "train.py").chmod(0o750)
+        (code / "pkg").chmod(0o500)
+        done = synced(code, host).hosts[0]
+        (code / "pkg").chmod(0o700)  # as the copy has it: it must stay writable
+        assert (done.changed, tree(host.copy)) == (0, tree(code))
+
+    def test_what_is_gone_goes_and_what_a_job_made_stays(self, code: Path, host: Host) -> None:
+        synced(code, host)
+        for made in ("out.log", "pkg/deep/weights.pt", "pkg/__pycache__/x.pyc", "old/y"):
+            (host.copy / made).parent.mkdir(exist_ok=True)
+            (host.copy / made).write_text("a job's")
+        shutil.rmtree(code / "pkg")
+        (code / "latest").unlink()
+        assert synced(code, host).hosts[0].removed == 3
+        kept = {str(path.relative_to(host.copy)) for path in host.copy.rglob("*")}
+        assert {"out.log", "pkg/deep/weights.pt", "old/y"} < kept
+        assert not kept & {"latest", "pkg/zero", "pkg/deep/mod.py"}
+
+    def test_a_directory_that_is_gone_goes_with_pythons_cache(self, code: Path, host: Host) -> None:
+        synced(code, host)
+        (host.copy / "pkg/deep/__pycache__").mkdir()
+        (host.copy / "pkg/deep/__pycache__/mod.pyc").touch()
+        shutil.rmtree(code / "pkg")
+        synced(code, host)
+        assert not (host.copy / "pkg").exists()
+
+    def test_what_became_something_else(self, code: Path, host: Host) -> None:
+        synced(code, host)
+        shutil.rmtree(code / "pkg")
+        (code / "pkg").write_text("a file now")
+        (code / "latest").unlink()
+        (code / "latest").mkdir()
+        (code / "latest/x").write_text("x")
+        (code / "train.py").unlink()
+        (code / "train.py").symlink_to("run.sh")
+        synced(code, host)
+        assert tree(host.copy) == tree(code)
+
+    def test_links_that_a_job_put_in_its_place_lead_nobody_astray(
+        self, code: Path, host: Host, tmp_path: Path
+    ) -> None:
+        synced(code, host)
+        precious = tmp_path / "precious"
+        shutil.copytree(code / "pkg", precious)
+        shutil.rmtree(host.copy / "pkg")
+        (host.copy / "pkg").symlink_to(precious)
+        before = tree(precious)
+        (code / "pkg/zero").unlink()
+        synced(code, host)
+        assert tree(host.copy) == tree(code)
+        (host.copy / "pkg/deep").rename(tmp_path / "moved")
+        (host.copy / "pkg/deep").symlink_to(precious / "deep")
+        shutil.rmtree(code / "pkg")
+        synced(code, host)
+        assert tree(precious) == before
+
+    def test_links_that_lead_nowhere_there_are_told(self, code: Path, host: Host) -> None:
+        (code / "data").symlink_to("/datasets/x")
+        (code / "tmp").symlink_to("/tmp")
+        assert synced(code, host).warnings == ("data leads nowhere on gpu01",)
+
+    names = st.binary(min_size=1, max_size=40).map(
+        lambda name: name.replace(b"\0", b"0").replace(b"/", b"1")
+    )
+
+    @settings(
+        max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
+    @given(st.lists(names.filter(lambda name: name not in (b".", b"..")), max_size=8))
+    def test_any_name(self, tmp_path_factory: pytest.TempPathFactory, raw: list[bytes]) -> None:
+        folder = tmp_path_factory.mktemp("names")
+        code = folder / "proj"
+        inner = code / os.fsdecode(b"d \n'\"$(x)\xff")
+        inner.mkdir(parents=True)
+        for name in raw:
+            (inner / os.fsdecode(name)).write_bytes(name)
+        (code / ".slurm-adapter-ignore").write_text("!*\n")
+        host = Host(HereConnection(Node("gpu01")), folder)
+        synced(code, host)
+        assert tree(host.copy) == tree(code)
+        shutil.rmtree(inner)
+        synced(code, host)
+        assert tree(host.copy) == tree(code)
+        in_place(code, folder / "job", ANY)
+
+
+class TestForeign:
+    @pytest.mark.parametrize("what", ["files", "a link", "a file", "a marker of others"])
+    def test_a_directory_that_is_not_ours_is_left_alone(
+        self, code: Path, host: Host, make_host: Callable[..., Host], tmp_path: Path, what: str
+    ) -> None:
+        host.copy.parent.mkdir(parents=True)
+        if what == "a link":
+            (tmp_path / "mine").mkdir()
+            host.copy.symlink_to(tmp_path / "mine")
+        elif what == "a file":
+            host.copy.write_text("mine")
+        else:
+            host.copy.mkdir()
+            (host.copy / ("train.py" if what == "files" else MARKER)).write_text("mine")
+        other = make_host("gpu02")
+        with pytest.raises(ClusterUnfitError) as caught:
+            synced(code, host, other)
+        assert caught.value.exit_status == CLUSTER_UNFIT
+        first, second, *rest = report(caught.value).splitlines()
+        assert first == "slurm-adapter: 1 of 2 hosts cannot have a copy of the code:"
+        reasons = {
+            "files": f"{host.copy} holds files that no --sync put there",
+            "a marker of others": f"{host.copy}/{MARKER} was not written by --sync",
+        }
+        assert second == f"  gpu01: {reasons.get(what, f'{host.copy} is no directory')}"
+        assert rest == ["  Nothing was started. --job-folder DIR names another place."]
+        if what == "files":
+            assert [path.name for path in host.copy.iterdir()] == ["train.py"]
+        assert not what.startswith("a link") or not list((tmp_path / "mine").iterdir())
+
+    def test_an_empty_one_is_taken(self, code: Path, host: Host) -> None:
+        host.copy.mkdir(parents=True)
+        synced(code, host)
+        assert tree(host.copy) == tree(code)
+
+    def test_what_a_job_made_is_not_replaced_by_a_file_of_the_code(
+        self, code: Path, host: Host
+    ) -> None:
+        synced(code, host)
+        (host.copy / "out").mkdir()
+        (host.copy / "out/weights.pt").write_text("precious")
+        (code / "out").write_text("x")
+        with pytest.raises(ClusterUnfitError, match="out holds files that a job made, and is a fi"):
+            synced(code, host)
+        assert (host.copy / "out/weights.pt").read_text() == "precious"
+
+
+class TestInterruption:
+    @pytest.mark.parametrize("after", [20_000, 60_000, 200_000, 320_000])
+    def test_the_next_one_repairs(self, code: Path, host: Host, after: int) -> None:
+        (code / "old").mkdir()
+        (code / "old/gone.py").write_text("x")
+        synced(code, host)
+        shutil.rmtree(code / "old")
+        (code / "a.py").write_bytes(os.urandom(100_000))
+        (code / "pkg/deep/mod.py").write_bytes(os.urandom(300_000))
+        cut = Host(_CutConnection(Node("gpu01"), after), host.folder)
+        with pytest.raises(ClusterUnfitError, match="gpu01: the connection was lost"):
+            synced(code, cut)
+        (code / "a.py").unlink()  # half of what was being copied is no longer wanted
+        synced(code, host)
+        assert tree(host.copy) == tree(code)
+        assert_left_clean(host)
+
+    def test_ctrl_c_ends_it_soon(self, code: Path, make_host: Callable[..., Host]) -> None:
+        hanging = make_host("gpu02", shell="exec sleep 10")
+        timer = threading.Timer(0.5, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+        timer.start()
+        started = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            synced(code, make_host(), hanging, patience_s=60)
+        assert time.monotonic() - started < 5
+
+    def test_a_file_that_changes_meanwhile(self, code: Path, host: Host) -> None:
+        found = find_code(str(code))
+        (code / "train.py").write_text("print('hello, world')\n")
+        with pytest.raises(BadValueError, match=r"train\.py was changed while it was being copied"):
+            sync(found, DESTINATION, [Target(host)])
+        (code / "train.py").unlink()
+        with pytest.raises(BadValueError, match=r"train\.py cannot be read: No such file"):
+            sync(found, DESTINATION, [Target(host)])
+
+
+class TestSharedDirectory:
+    def test_it_is_copied_once(self, code: Path, make_host: Callable[..., Host]) -> None:
+        (shared := make_host("gpu02")).folder.with_name("gpu03").symlink_to(shared.folder)
+        hosts = [make_host("gpu01"), shared, make_host("gpu03"), make_host("gpu04")]
+        done = synced(code, *hosts)
+        assert [(one.host, one.changed, one.same_as) for one in done.hosts] == [
+            ("gpu01", 4, None),
+            ("gpu02", 4, None),
+            ("gpu03", 0, "gpu02"),
+            ("gpu04", 4, None),
+        ]
+        assert all(tree(host.copy) == tree(code) for host in hosts)
+        assert_left_clean(shared)
+
+    def test_two_at_once_wait_for_each_other(
+        self, code: Path, make_host: Callable[..., Host]
+    ) -> None:
+        hosts = [make_host("gpu01") for _ in range(4)]
+        results: list[Synced] = []
+        threads = [
+            threading.Thread(target=lambda host=host: results.append(synced(code, host)))
+            for host in hosts
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert sum(one.hosts[0].changed for one in results) == 4
+        assert len(results) == 4
+        assert tree(hosts[0].copy) == tree(code)
+
+
+class TestHostsThatCannot:
+    def test_one_message_has_them_all(self, code: Path, make_host: Callable[..., Host]) -> None:
+        hosts = [
+            make_host("gpu01"),
+            make_host("gpu02", shell="echo the motd; exec nopython"),
+            make_host("gpu03", shell="echo >&2 no tty; exit 7"),
+            make_host("gpu04", shell="echo >&2 no tty; exit 7"),
+            make_host("gpu05", shell="exit 9"),
+        ]
+        with pytest.raises(ClusterUnfitError) as caught:
+            synced(code, *hosts)
+        lines = report(caught.value).splitlines()
+        assert lines[0] == "slurm-adapter: 4 of 5 hosts cannot have a copy of the code:"
+        assert lines[1].startswith("  gpu02: ")
+        assert lines[1].endswith("nopython: not found")
+        assert lines[2] == "  gpu03, gpu04: no tty"
+        assert lines[3] == "  gpu05: the receiving end ended with exit status 9"
+        assert not hosts[0].copy.exists()
+
+    def test_no_room(self, code: Path, host: Host, make_host: Callable[..., Host]) -> None:
+        full = make_host("gpu02", shell="ulimit -f 200; {}")  # nothing above 100 kB
+        with pytest.raises(ClusterUnfitError, match=r"gpu02: .*/pkg/deep/mod\.py: File too large"):
+            synced(code, host, full)
+        synced(code, host, make_host("gpu02"))
+        assert tree(full.copy) == tree(code)
+
+    def test_no_place(self, code: Path, make_host: Callable[..., Host]) -> None:
+        with pytest.raises(ClusterUnfitError, match="gpu02: /proc/job: No such file or directory"):
+            synced(code, make_host("gpu01"), make_host("gpu02", folder=Path("/proc")))
+
+    def test_one_that_hangs(self, code: Path, make_host: Callable[..., Host]) -> None:
+        with pytest.raises(ClusterUnfitError, match=r"gpu02: no answer for 0\.5 s"):
+            synced(code, make_host(), make_host("gpu02", shell="exec sleep 5"), patience_s=0.5)
+
+    def test_start_up_files_that_print_do_not_matter(
+        self, code: Path, make_host: Callable[..., Host]
+    ) -> None:
+        host = make_host(shell="echo welcome; echo >&2 to; {}")
+        synced(code, host)
+        assert tree(host.copy) == tree(code)
+
+
+@pytest.mark.skipif(not delta.installed(), reason="needs rsync: apt-get install rsync")
+class TestRsync:
+    @pytest.fixture
+    def large(self, code: Path, tmp_path: Path) -> Path:
+        """Return a large file of which an older version is there."""
+        path = code / "pkg/it's \udcff\nlarge.bin"
+        path.write_bytes(os.urandom(3_000_000))
+        in_place(code, tmp_path / "job", WHOLE)
+        with path.open("r+b") as file:
+            file.seek(1_000_000)
+            file.write(b"changed")
+        return path
+
+    @pytest.fixture
+    def job(self, tmp_path: Path) -> Path:
+        return tmp_path / "job"
+
+    def test_it_sends_what_differs_in_large_files(self, code: Path, large: Path, job: Path) -> None:
+        (code / "train.py").write_text("print('world')\n")
+        done = in_place(code, job, 1 << 20)
+        assert (done.changed, done.sent < 100_000) == (2, True)
+        assert tree(job / "code/proj") == tree(code)
+        assert large.exists()
+
+    @pytest.mark.parametrize("grown", [0, 5])
+    def test_links_that_are_followed(
+        self, code: Path, job: Path, tmp_path: Path, grown: int
+    ) -> None:
+        (tmp_path / "lib").mkdir()
+        (tmp_path / "lib/util.py").write_bytes(b"old")
+        (code / "lib").symlink_to("../lib")
+        (code / "util.py").symlink_to("../lib/util.py")
+        in_place(code, job, ANY)
+        (tmp_path / "lib/util.py").write_bytes(b"new" + bytes(grown))
+        assert in_place(code, job, ANY).changed == 2
+        assert not (job / "code/proj/lib").is_symlink()
+        assert (job / "code/proj/lib/util.py").read_bytes() == b"new" + bytes(grown)
+        assert (job / "code/proj/util.py").read_bytes() == b"new" + bytes(grown)
+
+    @pytest.mark.usefixtures("large")
+    @pytest.mark.parametrize("broken", ["exit 1", "exec sleep 20", 'eval "exec ${7% *} false"'])
+    def test_where_it_fails_files_are_sent_whole(
+        self, code: Path, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+    ) -> None:
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin/rsync").write_text(f"#!/bin/sh\n{broken}\n")
+        (tmp_path / "bin/rsync").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+        monkeypatch.setattr(delta, "_SOON_S", 0.5)
+        done = in_place(code, job, 1 << 20)
+        assert (done.changed, done.sent > 3_000_000) == (1, True)
+        assert tree(job / "code/proj") == tree(code)
+
+    @pytest.mark.usefixtures("large")
+    def test_where_a_host_has_none_files_are_sent_whole(self, code: Path, job: Path) -> None:
+        bare = HereConnection(Node("gpu01"), environment={"PATH": "/nowhere"})
+        done = sync(find_code(str(code)), f"{job}/code/proj", [Target(bare, sys.executable)], delta_from=1)
+        assert done.hosts[0].sent > 3_000_000
+        assert tree(job / "code/proj") == tree(code)
+
+
+@pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd())
+class TestOverSsh:
+    @pytest.fixture
+    def connections(self) -> Iterator[list[Connection]]:
+        with LoopbackSshd.start(listen="0.0.0.0") as server:
+            opener = Opener(server.config)
+            found = [opener.open(Node(f"127.0.0.{number}")) for number in (1, 2, 3)]
+            yield list(found)
+            for connection in found:
+                connection.close()
+
+    def test_three_hosts(self, code: Path, tmp_path: Path, connections: list[Connection]) -> None:
+        (code / "large.bin").write_bytes(os.urandom(5_000_000))
+        hosts = [Host(one, tmp_path / one.node.name) for one in connections]
+        for host in hosts:
+            host.folder.mkdir()
+        assert [one.changed for one in synced(code, *hosts).hosts] == [5, 5, 5]
+        (code / "train.py").write_text("print('world')\n")
+        assert [one.changed for one in synced(code, *hosts).hosts] == [1, 1, 1]
+        assert all(tree(host.copy) == tree(code) for host in hosts)
+
+    @pytest.mark.skipif(not delta.installed(), reason="needs rsync: apt-get install rsync")
+    def test_rsync_over_the_same_connection(
+        self, code: Path, tmp_path: Path, connections: list[Connection]
+    ) -> None:
+        large = code / "large.bin"
+        large.write_bytes(os.urandom(5_000_000))
+        for expected in (6_000_000, 100_000):
+            target = Target(connections[0])
+            done = sync(find_code(str(code)), f"{tmp_path}/job/code/proj", [target])
+            assert done.hosts[0].sent < expected
+            with large.open("r+b") as file:
+                file.write(b"changed")
+        shutil.copy2(large, tmp_path)
+        sync(find_code(str(code)), f"{tmp_path}/job/code/proj", [Target(connections[1])])
+        assert tree(tmp_path / "job/code/proj") == tree(code)
+
+
+class _CutConnection(HereConnection):
+    """One that breaks after so many bytes."""
+
+    def __init__(self, node: Node, after: int) -> None:
+        super().__init__(node)
+        self._after = after
+
+    def start(self, command: str) -> "_CutChannel":  # type: ignore[override]
+        return _CutChannel(super().start(command), self._after)
+
+
+class _CutChannel:
+    def __init__(self, channel: Channel, after: int) -> None:
+        self._channel = channel
+        self._left = after
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._channel, name)
+
+    def write(self, data: bytes) -> int:
+        if self._left <= 0:
+            self._channel.close()
+            raise ConnectionLostError("gpu01: the connection was lost")
+        taken = self._channel.write(data[: self._left])
+        self._left -= taken
+        return taken

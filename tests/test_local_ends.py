@@ -21,6 +21,7 @@ import os, signal, subprocess, sys
 child = subprocess.Popen(["sleep", "1000"], start_new_session=True,
                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 print(os.getpid(), child.pid, file=sys.stderr)
+open(os.path.join(os.path.dirname(__file__), "watched")).close()  # a pipe: until they are
 """
 TICK = "import time\nwhile True:\n    print('tick')\n    time.sleep(0.01)\n"
 DEAF = """\
@@ -55,9 +56,11 @@ def family(
 ) -> Iterator[tuple[subprocess.Popen[bytes], Family]]:
     """Start a job whose one rank has a child in another session and then does `after`."""
     (folder / "family.py").write_text(FAMILY + after)
+    os.mkfifo(folder / "watched")
     with running("local", *words, "family.py", cwd=folder, stdout=stdout) as process:
         assert process.stderr
         found = Family(process.stderr.readline())
+        os.close(os.open(folder / "watched", os.O_WRONLY))
         try:
             yield process, found
         finally:

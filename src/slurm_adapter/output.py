@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
 from slurm_adapter.errors import AdapterError, report
 
@@ -13,8 +12,10 @@ def complain(error: AdapterError) -> int:
 
     In one piece: several ranks may complain into the same log at once.
     """
-    with suppress(OSError):  # a closed stderr changes nothing about the status
+    try:  # noqa: SIM105 - contextlib costs start-up time
         os.write(2, os.fsencode(report(error) + "\n"))
+    except OSError:  # a closed stderr changes nothing about the status
+        pass
     return error.exit_status
 
 

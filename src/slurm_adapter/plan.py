@@ -5,7 +5,6 @@ Pure: no I/O, no clock, no randomness. The dry run prints the very object that l
 
 from __future__ import annotations
 
-from functools import cached_property
 from itertools import accumulate
 
 from slurm_adapter.cluster.cluster import Run
@@ -13,7 +12,7 @@ from slurm_adapter.contracts import get_contract
 from slurm_adapter.contracts.place import Place, Workers, name_workers
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job import Argv, Boot, Command
-from slurm_adapter.record import as_dict, record, replace
+from slurm_adapter.record import as_dict, cached_property, record, replace
 from slurm_adapter.setting import Removal, Setting, Word
 
 TYPE_CHECKING = False
@@ -372,4 +371,6 @@ def _settings(place: Place, contract: Contract) -> Iterable[Setting]:
         settings.pop(name, None)
     for name, value in job.env.items():
         settings[name] = Setting(name, value, "set by you")
+    for name, value in place.node.env.items():
+        settings[name] = Setting(name, value, "set for this host")
     return settings.values()

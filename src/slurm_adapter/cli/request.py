@@ -151,7 +151,7 @@ def _program(settings: Settings, base: str) -> tuple[Program, str, str]:
         return Command(settings.command), code or base, "job"
     raise BadValueError(
         "nothing to run was given",
-        "Name a boot file, as in `slurm-adapter local -N 2 train.py --epochs 5`, or --job FILE.",
+        "Name a boot file with its arguments, as in `train.py --epochs 5`, or give --job FILE.",
     )
 
 

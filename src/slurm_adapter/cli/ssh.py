@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from contextlib import ExitStack, closing
@@ -68,12 +69,7 @@ class SshOptions:
 def run_ssh(common: dict[str, Any], options: SshOptions) -> int:
     """Start the job on its hosts and return its exit status."""
     check_format(common["format"])
-    check_grace(options.grace_s)
-    if options.link_s < _SHORTEST_LINK_S:
-        raise BadValueError(
-            f"--link-timeout {options.link_s:g} is too short to tell silence from a busy machine",
-            f"Give {_SHORTEST_LINK_S:g} seconds or more.",
-        )
+    _check(options, dry_run=common["dry_run"])
     job, nodes = job_and_nodes(common, options)
     if options.min_nodes is not None and not 1 <= options.min_nodes <= len(nodes):
         raise BadValueError(
@@ -88,6 +84,25 @@ def run_ssh(common: dict[str, Any], options: SshOptions) -> int:
         return run_in_background(start.run)
     with leaving_when_stopped():
         return start.run(lambda _: None)
+
+
+def _check(options: SshOptions, *, dry_run: bool) -> None:
+    check_grace(options.grace_s)
+    if not _SHORTEST_LINK_S <= options.link_s < math.inf:
+        raise BadValueError(
+            f"--link-timeout {options.link_s:g} cannot tell silence from a busy machine",
+            f"Give {_SHORTEST_LINK_S:g} seconds or more.",
+        )
+    if not 0 < options.connect_s < math.inf:
+        raise BadValueError(
+            f"--connect-timeout {options.connect_s:g} is no time to wait",
+            "Give seconds, as in --connect-timeout 60.",
+        )
+    if options.probe and not dry_run:
+        raise BadValueError(
+            "--probe looks at the hosts for a dry run, and would start the job without one",
+            "Give --dry-run with it, or leave it out.",
+        )
 
 
 def job_and_nodes(common: dict[str, Any], options: SshOptions) -> tuple[Job, Sequence[Node]]:
@@ -127,19 +142,23 @@ class _Start:
         """Start everything and stay until it has ended; `begun` is told when all ranks run."""
         agents = self._dial()
         fleet = AgentFleet(agents, self._timing, self._warn)
+        record = None
         try:
             plan = self._look(agents, fleet)
             if self._common["dry_run"]:
                 fleet.end_all(self._timing.grace_s)
                 return _dry_run(plan, self._common["format"])
+            choice = LogChoice.parse(self._options.logs, plan.world_size)
             record = self._record(plan, agents)
             ssh.start(plan, fleet)
-        except BaseException:
+        except BaseException as error:
             fleet.end_all(self._timing.grace_s)
+            if record is not None:
+                record.end(getattr(error, "exit_status", 1), "it could not be started")
             raise
         begun(record)
         with ExitStack() as stack:
-            return _Watch(plan, record, self._options, stack).run(fleet, self._common)
+            return _Watch(plan, record, self._options, choice, stack).run(fleet, self._common)
 
     def _warn(self, text: str) -> None:
         if not self._common["quiet"]:
@@ -204,12 +223,18 @@ class _Start:
 class _Watch:
     """A started job on the screen and in its record."""
 
-    def __init__(self, plan: Plan, record: Record, options: SshOptions, stack: ExitStack) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        record: Record,
+        options: SshOptions,
+        choice: LogChoice,
+        stack: ExitStack,
+    ) -> None:
         self._plan, self._record, self._options = plan, record, options
         nodes = plan.cluster.nodes
         ranks = [[rank.rank for rank in plan.node_ranks(index)] for index in range(len(nodes))]
         self._names = rank_names([node.name for node in nodes], ranks)
-        choice = LogChoice.parse(options.logs, plan.world_size)
         self._printer = LinePrinter(self._names, choice)
         self._logs = None
         if not options.detach:

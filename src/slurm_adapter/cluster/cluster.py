@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
-from slurm_adapter.record import record
+from slurm_adapter.record import cached_property, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

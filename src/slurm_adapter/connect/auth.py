@@ -104,27 +104,28 @@ class Login(AuthStrategy):  # type: ignore[misc]
 
     def _try_secret(self, transport: Transport, user: str, method: str) -> list[str]:
         transport.auth_timeout = _TYPING_LIMIT_S
+        if method == "keyboard-interactive":
+            return list(transport.auth_interactive(user, self._answers))
         with self._terminal.turn():
             if not transport.is_active():
                 raise EOFError  # it hung up while others were asked
-            if method == "password":
-                where = f"{user}@{self._settings.name}"
-                word = self._terminal.ask(f"{where}'s password: ", echo=False)
-                return list(transport.auth_password(user, word, fallback=False))
-            return list(transport.auth_interactive(user, self._answers))
+            where = f"{user}@{self._settings.name}"
+            word = self._terminal.ask(f"{where}'s password: ", echo=False)
+        return list(transport.auth_password(user, word, fallback=False))
 
     def _answers(self, title: str, instructions: str, prompts: list[tuple[str, bool]]) -> list[str]:
+        """Answer the server's questions; called in the transport's thread."""
         where = f"({self._settings.user}@{self._settings.name}) "
         said = "".join(f"{text.strip()}\n" for text in (title, instructions) if text.strip())
-        answers = []
-        for number, (prompt, echo) in enumerate(prompts):
-            before = "" if number else said
-            try:
-                answers.append(self._terminal.ask(f"{before}{where}{prompt}", echo=echo))
-            except NoTerminalError as error:
-                # This is the transport's thread: it has to end in a way that it expects.
-                raise paramiko.SSHException(str(error)) from error
-        return answers
+        try:
+            with self._terminal.turn():
+                return [
+                    self._terminal.ask(f"{'' if number else said}{where}{prompt}", echo=echo)
+                    for number, (prompt, echo) in enumerate(prompts)
+                ]
+        except NoTerminalError as error:
+            # That thread has to end in a way that it expects.
+            raise paramiko.SSHException(str(error)) from error
 
     def _hung_up(self, transport: Transport, error: BaseException) -> ConnectError:
         if transport.farewell or self._tried:

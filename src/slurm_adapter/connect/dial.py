@@ -31,6 +31,8 @@ _FIRST_WAIT_S = 0.1
 _GROWTH = 1.7
 _LONGEST_WAIT_S = 5.0
 _CANCEL_JOIN_S = 0.5
+_SHORTEST_S = 1.0
+"""What even a hurried attempt may take."""
 
 
 @dataclass(frozen=True)
@@ -91,15 +93,17 @@ def dial(
         config_file: as with `ssh -F`; None for what SLURM_ADAPTER_SSH_CONFIG names, or the
             user's own.
         openings: how many connections are opened at a time.
-        retry_s: seconds since a node's first attempt after which it is not tried again. Only
-            what passes by itself is: a server that sheds load, not a refused login.
+        retry_s: seconds since a node's first attempt after which it is not tried again, and the
+            most that one attempt takes. Only what passes by itself is tried again: a server that
+            sheds load, not a refused login.
         say: gets warnings; default: stderr.
         terminal: where questions are asked; default: the controlling one.
 
     Returns:
         Also where nodes failed: see `Dialed.all`.
     """
-    return _Dialing(nodes, use, Opener(config_file, say, terminal), retry_s).run(openings)
+    opener = Opener(config_file, say, terminal, longest_s=max(retry_s, _SHORTEST_S))
+    return _Dialing(nodes, use, opener, retry_s).run(openings)
 
 
 @dataclass(order=True)

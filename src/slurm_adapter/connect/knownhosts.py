@@ -88,7 +88,7 @@ class KnownHosts:
         if any(letter in hosts for letter in "*?!"):
             self._patterns.append((names, key))
             return
-        for name in names:
+        for name in dict.fromkeys(names):
             self._named.setdefault(name, []).append(key)
 
 

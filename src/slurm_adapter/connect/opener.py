@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import sys
 import threading
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -49,6 +51,7 @@ class Opener:
         config_file: as with `ssh -F`; None as `SshConfig` has it.
         say: gets warnings, a line each.
         terminal: where questions are asked.
+        longest_s: an attempt takes no longer, whatever ConnectTimeout says.
     """
 
     def __init__(
@@ -56,10 +59,11 @@ class Opener:
         config_file: Path | None = None,
         say: Callable[[str], None] | None = None,
         terminal: Terminal | None = None,
+        longest_s: float = math.inf,
     ) -> None:
         self._own_terminal = terminal is None
         self.terminal = Terminal() if terminal is None else terminal
-        self._config = SshConfig(config_file)
+        self._config, self._longest_s = SshConfig(config_file), longest_s
         self._host_keys = HostKeys(self.terminal, _to_stderr if say is None else say)
         self._keys = KeyRing(self.terminal)
         # Explicitly empty: Fabric and paramiko misread the user's own (SSH-05).
@@ -96,6 +100,8 @@ class Opener:
     def _open(self, node: Node, via: tuple[Node, ...] | None) -> RemoteConnection:
         """Open a node; `via` are the jump hosts that stand in for its own ProxyJump, if any."""
         settings = self._config.settings(node)
+        limit_s = min(settings.connect_timeout_s, self._longest_s)
+        settings = replace(settings, connect_timeout_s=limit_s)
         hops = hop_nodes(settings.proxy_jump) if via is None else via
         if len(hops) > _DEEPEST:
             raise BadValueError(f"{node.name} is behind more than {_DEEPEST} jump hosts")

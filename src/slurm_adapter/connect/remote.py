@@ -145,7 +145,8 @@ class RemoteChannel:
             return None
         except (paramiko.SSHException, EOFError, OSError):
             return b""  # it took the bytes, and lost the connection when it said so
-        if data and more():
+        # Its end may have come before the data were taken: nobody will tell it again.
+        if data and (more() or self._channel.eof_received or self._channel.closed):
             self._news.tell(source)
         return data
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slurm_adapter.connect.tokens import expand, expand_path, tokens
+from slurm_adapter.connect.tokens import expand, expand_path, home_path, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -116,10 +116,11 @@ def read_settings(
 
     def paths(option: str) -> tuple[Path, ...]:
         values = [value for value in options.get(option, []) if value.lower() != "none"]
-        return tuple(Path(expand_path(value, known)) for value in values)
+        return tuple(Path(expand_path(value, known, environment)) for value in values)
 
     def path_list(option: str) -> tuple[Path, ...]:
-        words = [expand_path(word, known) for word in last(option).split() if word != "none"]
+        # ssh has put tokens in here already, and a second time would spoil a `%`.
+        words = [home_path(word) for word in last(option).split() if word != "none"]
         return tuple(map(Path, _rejoined(words)))
 
     command = optional("proxycommand")
@@ -144,7 +145,7 @@ def read_settings(
         password_prompts=int(last("numberofpasswordprompts", "3")),
         batch=yes("batchmode"),
         proxy_jump=optional("proxyjump"),
-        proxy_command=None if command is None else expand(command, known, variables=False),
+        proxy_command=None if command is None else expand(command, known),
         proxy_fdpass=yes("proxyusefdpass"),
         address_family=last("addressfamily", "any").lower(),
         bind_address=optional("bindaddress"),
@@ -179,7 +180,7 @@ def _agent(value: str, known: Mapping[str, str], environment: Mapping[str, str])
         return environment.get("SSH_AUTH_SOCK") or None
     if value.startswith("$") and not value.startswith("${"):
         return environment.get(value[1:]) or None
-    return expand_path(value, known)
+    return expand_path(value, known, environment)
 
 
 def _rejoined(words: Iterable[str]) -> list[str]:

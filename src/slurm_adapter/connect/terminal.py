@@ -23,7 +23,7 @@ class Terminal:
     """The controlling terminal: also where stdin and stdout are pipes, as with ssh."""
 
     def __init__(self, path: str = "/dev/tty") -> None:
-        self._path = path
+        self.path = path
         self._lock = threading.RLock()
         self._withdrawn = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
@@ -63,12 +63,12 @@ class Terminal:
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
         try:
-            terminal = os.open(self._path, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+            terminal = os.open(self.path, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
         except OSError as error:
             raise NoTerminalError(str(error)) from error
         try:
             if not os.isatty(terminal):
-                raise NoTerminalError(f"{self._path} is no terminal")
+                raise NoTerminalError(f"{self.path} is no terminal")
             yield terminal
         finally:
             os.close(terminal)

@@ -56,8 +56,15 @@ def tokens(name: str, hostname: str, port: int, user: str, alias: str | None) ->
     }
 
 
-def expand(text: str, known: Mapping[str, str], *, variables: bool = True) -> str:
-    """Return an option's value with its tokens, and `${NAME}` where asked, put in.
+def expand(
+    text: str, known: Mapping[str, str], environment: Mapping[str, str] | None = None
+) -> str:
+    """Return an option's value with its tokens put in.
+
+    Args:
+        text: the value.
+        known: what each letter stands for.
+        environment: where `${NAME}` is looked up; without it, it is left for a shell.
 
     Raises:
         BadValueError: a token or variable that does not exist, as ssh would say.
@@ -66,14 +73,14 @@ def expand(text: str, known: Mapping[str, str], *, variables: bool = True) -> st
     def value(found: re.Match[str]) -> str:
         letter, variable = found.groups()
         if variable is not None:
-            if not variables:
+            if environment is None:
                 return found[0]
-            if variable not in os.environ:
+            if variable not in environment:
                 raise BadValueError(
                     f"the ssh config uses ${{{variable}}}, which is not set: {text}",
                     f"Set {variable}, or change that line.",
                 )
-            return os.environ[variable]
+            return environment[variable]
         if letter not in known:
             raise BadValueError(
                 f"the ssh config uses %{letter}, which is not known here: {text}",
@@ -84,9 +91,13 @@ def expand(text: str, known: Mapping[str, str], *, variables: bool = True) -> st
     return _TOKEN.sub(value, text)
 
 
-def expand_path(text: str, known: Mapping[str, str]) -> str:
+def expand_path(text: str, known: Mapping[str, str], environment: Mapping[str, str]) -> str:
     """Return a path with its tokens put in and `~` or `~NAME` at its start replaced."""
-    path = expand(text, known)
+    return home_path(expand(text, known, environment))
+
+
+def home_path(path: str) -> str:
+    """Return a path with `~` or `~NAME` at its start replaced."""
     if path == "~" or path.startswith("~/"):
         return f"{home()}{path[1:]}"
     return os.path.expanduser(path)  # noqa: PTH111 - a Path would raise for an unknown ~NAME

@@ -6,12 +6,10 @@ On ModelArts a job is a Volcano job: pod `<job>-worker-<i>` in the subdomain `<j
 
 from __future__ import annotations
 
-from functools import cached_property
-
 from slurm_adapter.errors import StepError
 from slurm_adapter.job import LONGEST_STRING, Boot
 from slurm_adapter.layout import Layout
-from slurm_adapter.record import record
+from slurm_adapter.record import cached_property, record
 from slurm_adapter.setting import Word
 
 TYPE_CHECKING = False

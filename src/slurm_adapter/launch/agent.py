@@ -39,6 +39,8 @@ class Agent:
         """Why it cannot be reached any more, empty while it can."""
         self.unreachable = False
         """Whether that is because the way there broke, and not because it ended."""
+        self.confirmed = False
+        """Whether it told, by the way it ended, that nothing is left."""
         self.heard_s = self.answered_s = time.monotonic()
         self.clock_s = 0.0
         """What to add to its clock's moments to have ours."""
@@ -155,7 +157,7 @@ class Agent:
         if left_s <= 0 or not waiting.poll(left_s * 1000):
             raise ClusterUnfitError(
                 f"{self.name}: {self.python} did not answer in time",
-                f"Try {shell_words(['ssh', self.name, self.python, '-I', '-S', '-c', 'pass'])}.",
+                self._try_it(),
             )
 
     def _no_greeting(self) -> ClusterUnfitError:
@@ -164,19 +166,28 @@ class Agent:
         self._error += self._channel.read_error(_READ_BYTES) or b""
         if status in _NOT_FOUND:
             return ClusterUnfitError(
-                f"{self.name} has no {self.python}" + self._other_interpreters(),
+                f"{self.name}: it has no {self.python}" + self._other_interpreters(),
                 "Name the interpreter with --python PATH, or python=PATH in the host file.",
             )
         said = _last_lines(self._noise + b"\n" + self._error)
         return ClusterUnfitError(
-            f"{self.name}: {self.python} ended with status {status}" + (f": {said}" if said else "")
+            f"{self.name}: {self.python} ended with status {status}"
+            + (f": {said}" if said else ""),
+            self._try_it(),
         )
 
+    def _try_it(self) -> str:
+        """Return the command that shows whether the interpreter runs there."""
+        return f"Try {shell_words(['ssh', self.name, self.python, '-I', '-S', '-c', 'pass'])}."
+
     def _end_status(self) -> int | None:
+        """Return it where it comes, soon after the end of the output."""
         waiting = select.poll()
         waiting.register(self._channel.fileno(), select.POLLIN)
         deadline = time.monotonic() + 1.0
-        while (status := self._channel.status()) is None and time.monotonic() < deadline:
+        while (status := self._channel.status()) is None and self.connection.alive():
+            if time.monotonic() > deadline:
+                return None
             waiting.poll(100)
             self._channel.read(_READ_BYTES)
         return status
@@ -190,10 +201,13 @@ class Agent:
         return f" (it has {printable(found)})" if found.startswith("/") else ""
 
     def _why_ended(self) -> str:
-        status = self._channel.status()
+        status = self._end_status()
         if status is None:
             self.unreachable = True
             return "the connection ended"
+        if status == frames.UNHEARD:
+            self.confirmed = True
+            return "it heard nothing from here for too long, and has ended what ran there"
         number = status - 128
         if number > 0 and number in {one.value for one in signal.Signals}:
             return f"its agent was ended by {signal.Signals(number).name}"

@@ -49,6 +49,7 @@ class AgentFleet:
         self.timing, self._warn = timing, warn
         self._ranks: dict[int, Agent] = {}
         self._early: list[tuple[Agent, bytes, bytes]] = []
+        self._following = False
         self._selector = selectors.DefaultSelector()
         self._woken, self._waker = os.pipe()
         os.set_blocking(self._woken, False)
@@ -78,6 +79,7 @@ class AgentFleet:
         Raises:
             ClusterUnfitError: naming every node that cannot, and why.
         """
+        self._following = kind == frames.FOLLOW
         sent_s = time.monotonic()
         for agent, message in zip(self.agents, messages, strict=True):
             agent.send(kind, message)
@@ -129,8 +131,10 @@ class AgentFleet:
         early, self._early = self._early, []
         for one in early:
             yield from self._event(*one)
-        limit_s = 0.0 if early else min(limit_s, self.timing.link_s / _BEATS_IN_TIME)
-        for agent in self._ready(limit_s):
+        # Lost while all were asked: nothing more comes that would wake us.
+        lost = [agent for agent in self.agents if agent.lost and not agent.gone]
+        limit_s = 0.0 if early or lost else min(limit_s, self.timing.link_s / _BEATS_IN_TIME)
+        for agent in dict.fromkeys((*lost, *self._ready(limit_s))):
             for kind, body in agent.read():
                 yield from self._event(agent, kind, body)
             if agent.lost and not agent.gone:
@@ -152,7 +156,7 @@ class AgentFleet:
                 yield from self._lose(agent)
             else:
                 self._let_go(agent)
-        elif kind == frames.READY:  # one that follows has told all that there is
+        elif kind == frames.READY and self._following:  # one that follows has told all that there is
             for rank in [rank for rank, one in self._ranks.items() if one is agent]:
                 del self._ranks[rank]
             self._let_go(agent)
@@ -188,7 +192,8 @@ class AgentFleet:
         for rank in ranks:
             del self._ranks[rank]
         self._let_go(agent)
-        self.left.append(f"{agent.name}: {agent.lost}{self._rest_of(agent)}")
+        if not agent.confirmed:
+            self.left.append(f"{agent.name}: {agent.lost}{self._rest_of(agent)}")
         if self.timing.detached and agent.unreachable:
             self.left_alone = True
         else:

@@ -145,14 +145,13 @@ def _facts(body: bytes) -> dict[str, str]:
 def _known(job: Job, node: Node, facts: Mapping[str, str]) -> Node:
     """Return a node with what is known of it now."""
     gpus, reason, settings = _gpus(job, node, int(facts["gpus"]) if "gpus" in facts else None)
-    own = tuple(Setting(name, value, "the host list") for name, value in node.env.items())
     return replace(
         node,
         address=facts.get("address", node.address),
         address_reason="the host list" if node.address else "where this machine reached it",
         gpus=gpus,
         gpus_reason=reason,
-        settings=(*settings, *own),
+        settings=settings,
         view=wanted_view(job, 1),  # the ranks of a node share what it gives
     )
 

@@ -7,8 +7,13 @@ where it is asked for. A node's home that cannot be written costs nothing but th
 
 from __future__ import annotations
 
+import marshal
 import os
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import types
 
 _OLDEST = (3, 10)
 
@@ -42,16 +47,17 @@ def _greet(word: bytes) -> None:
     os.write(1, b"\nslurm-adapter-agent " + word + b"\n")
 
 
-def _have(digest: str, size: int) -> str:
-    """Return the path of the archive."""
+def _have(digest: str, size: int) -> tuple[bytes, str]:
+    """Return the archive's bytes, and its path; empty where it could not be kept."""
     home = os.path.expanduser("~")  # noqa: PTH111 - pathlib costs start-up time
     folder = (os.environ.get("XDG_CACHE_HOME") or home + "/.cache") + "/slurm-adapter"
     path = folder + "/agent-" + digest[:32] + ".pyz"
     try:
         with open(path, "rb") as file:  # noqa: PTH123
-            if _digest(file.read()) == digest:
-                _greet(b"have")
-                return path
+            data = file.read()
+        if _digest(data) == digest:
+            _greet(b"have")
+            return data, path
     except OSError:
         pass
     _greet(b"need")
@@ -65,10 +71,44 @@ def _have(digest: str, size: int) -> str:
             file.write(data)
         os.replace(own, path)  # noqa: PTH105
     except OSError:
+        path = ""
+    return data, path
+
+
+class _Compiled:
+    """Finds the modules that the head's Python compiled, which is of this version."""
+
+    def __init__(self, modules: dict[str, tuple[bool, bytes]]) -> None:
+        self._modules = modules
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
+        del path, target
+        from _frozen_importlib import ModuleSpec  # noqa: PLC0415
+
+        if name not in self._modules:
+            return None
+        return ModuleSpec(name, self, is_package=self._modules[name][0])  # type: ignore[arg-type]
+
+    def create_module(self, spec: object) -> None:
+        del spec
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        exec(marshal.loads(self._modules[module.__name__][1]), module.__dict__)  # noqa: S102, S302
+
+
+def _offer(data: bytes, path: str) -> None:
+    """Let the archive's modules be imported."""
+    from _frozen_importlib_external import MAGIC_NUMBER  # noqa: PLC0415
+
+    magic, modules = marshal.loads(data)  # noqa: S302 - from whom the rest of the code is
+    if magic == MAGIC_NUMBER:
+        sys.meta_path.insert(0, _Compiled(modules))  # type: ignore[arg-type]
+        return
+    if not path:
         descriptor = os.memfd_create("slurm-adapter-agent")
         os.write(descriptor, data)
         path = "/proc/self/fd/" + str(descriptor)
-    return path
+    sys.path.insert(0, path)
 
 
 def _main() -> None:
@@ -76,10 +116,12 @@ def _main() -> None:
         _greet(b"old " + ".".join(map(str, sys.version_info[:3])).encode())
         return
     digest, size, *arguments = _line()
-    sys.path.insert(0, _have(digest, int(size)))
+    _offer(*_have(digest, int(size)))
     from slurm_adapter.node.agent import main  # noqa: PLC0415
 
-    sys.exit(main(arguments))
+    status = main(arguments)
+    sys.stderr.flush()
+    os._exit(status)  # nothing to tidy up: an interpreter's own end takes milliseconds
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-from functools import cached_property
 
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.layout import CACHE, HOME, INPUTS, VOLCANO, Layout
@@ -17,7 +16,7 @@ from slurm_adapter.node.namespaces import RefusedError
 from slurm_adapter.node.program import working_directory
 from slurm_adapter.node.root import Files
 from slurm_adapter.node.view import View
-from slurm_adapter.record import record, replace
+from slurm_adapter.record import cached_property, record, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

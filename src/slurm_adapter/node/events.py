@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 from slurm_adapter.record import record
 
 
@@ -30,6 +28,8 @@ class Ended:
     @property
     def how(self) -> str:
         """Words for it: `exit status 3` or `signal SIGSEGV`."""
+        import signal  # noqa: PLC0415 - 4 ms, only for words
+
         number = self.status - 128
         if number > 0 and number in {one.value for one in signal.Signals}:
             return f"signal {signal.Signals(number).name}"

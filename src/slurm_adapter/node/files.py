@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from contextlib import suppress
 
 from slurm_adapter.errors import ClusterUnfitError
 
@@ -42,7 +43,7 @@ def check_ours(folder: bytes) -> None:
     facts = os.lstat(folder)
     if not stat.S_ISDIR(facts.st_mode):
         raise ClusterUnfitError(f"{as_text(folder)} is no directory")
-    if facts.st_uid not in (os.geteuid(), _NOBODY):
+    if facts.st_uid not in (os.geteuid(), 0, _NOBODY):
         raise ClusterUnfitError(f"{as_text(folder)} belongs to another user (uid {facts.st_uid})")
 
 
@@ -59,6 +60,15 @@ def digest_of(path: bytes) -> str:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def settle(path: bytes, mode: int, modified_ns: int | None = None) -> None:
+    """Give a file its permissions and time, as far as the file system knows such things."""
+    with suppress(OSError):
+        os.chmod(path, mode)  # noqa: PTH101
+    with suppress(OSError):
+        if modified_ns is not None:
+            os.utime(path, ns=(modified_ns, modified_ns))
 
 
 def unlink(path: bytes) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import select
-import selectors
-import signal
 import time
-from contextlib import suppress
 
-from slurm_adapter.node import process
+from slurm_adapter.node import process, signals
 from slurm_adapter.node.events import Ended, LineSplitter, Output
 from slurm_adapter.node.spawn import spawn
+from slurm_adapter.node.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,17 +45,17 @@ class MachineFleet:
     def __init__(self, open_output: Callable[[int], int] | None = None) -> None:
         self._open_output = open_output
         process.become_subreaper()
-        self.selector = selectors.DefaultSelector()
-        """Whoever waits for more than the ranks registers it here, with data None."""
+        self.watch = Watch()
+        """Whoever waits for more than the ranks adds it here, with None as its meaning."""
         self._ranks: dict[int, int] = {}  # pid: rank
         self._pipes: list[_Pipe] = []
         self._paused = False
         self._woken, self._waker = os.pipe()
         os.set_blocking(self._woken, False)
         os.set_blocking(self._waker, False)
-        self.selector.register(self._woken, selectors.EVENT_READ)
+        self.watch.add(self._woken, self._woken)
         # Not pidfd_open, which kernels of many clusters are too old for.
-        self._before = signal.signal(signal.SIGCHLD, lambda *_: self.wake())
+        self._before = signals.handle(signals.SIGCHLD, lambda *_: self.wake())
 
     def start(self, starts: Iterable[Start]) -> None:
         """Start ranks: all, or none where one cannot be.
@@ -69,8 +67,10 @@ class MachineFleet:
             for start in starts:
                 self._start(start)
         except BaseException:
-            with suppress(OSError):  # no descriptor left to look with; they die with this process
-                self.send(signal.SIGKILL)
+            try:  # noqa: SIM105 - contextlib costs start-up time
+                self.send(signals.SIGKILL)
+            except OSError:  # no descriptor left to look with; they die with this process
+                pass
             raise
 
     def _start(self, start: Start) -> None:
@@ -99,19 +99,16 @@ class MachineFleet:
             os.set_blocking(descriptor, False)
             pipe = _Pipe(start.rank, descriptor, is_error=is_error)
             self._pipes.append(pipe)
-            self.selector.register(descriptor, selectors.EVENT_READ, pipe)
+            self.watch.add(descriptor, pipe)
 
     def events(self, limit_s: float) -> Iterator[Event]:
         """Yield what happened: output first, so that a rank's last words stand before its end."""
-        woken = False
-        for key, _ in self.selector.select(limit_s):
-            if key.data is not None:
-                yield from self._read(key.data)
-            elif key.fd == self._woken:
-                woken = True
-        if woken:
-            with suppress(BlockingIOError):
-                os.read(self._woken, _READ_BYTES)
+        ready = self.watch.wait(limit_s)
+        for pipe in ready:
+            if isinstance(pipe, _Pipe):
+                yield from self._read(pipe)
+        if self._woken in ready:
+            os.read(self._woken, _READ_BYTES)
         yield from self._ended()
 
     def _read(self, pipe: _Pipe) -> list[Event]:
@@ -134,7 +131,7 @@ class MachineFleet:
     def _let_go(self, pipe: _Pipe) -> list[Event]:
         self._pipes.remove(pipe)
         if not self._paused:
-            self.selector.unregister(pipe.descriptor)
+            self.watch.remove(pipe.descriptor)
         os.close(pipe.descriptor)
         return pipe.output(pipe.splitter.finish())
 
@@ -145,9 +142,9 @@ class MachineFleet:
         self._paused = paused
         for pipe in self._pipes:
             if paused:
-                self.selector.unregister(pipe.descriptor)
+                self.watch.remove(pipe.descriptor)
             else:
-                self.selector.register(pipe.descriptor, selectors.EVENT_READ, pipe)
+                self.watch.add(pipe.descriptor, pipe)
 
     def _ended(self) -> Iterator[Event]:
         for pid, code in process.reap():
@@ -173,8 +170,10 @@ class MachineFleet:
 
     def wake(self) -> None:
         """Make `events` return now; after `close` there is nothing to wake."""
-        with suppress(OSError):
+        try:  # noqa: SIM105 - contextlib costs start-up time
             os.write(self._waker, b"!")
+        except OSError:
+            pass
 
     def close(self) -> Iterator[Event]:
         """Yield what is left in the pipes and close everything."""
@@ -182,7 +181,8 @@ class MachineFleet:
             yield from self._read_all(pipe)
         for pipe in list(self._pipes):
             yield from self._let_go(pipe)
-        signal.signal(signal.SIGCHLD, self._before)
-        self.selector.close()
+        signals.handle(signals.SIGCHLD, self._before)
+        self.watch.remove(self._woken)
         os.close(self._woken)
         os.close(self._waker)
+        self._waker = -1

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 
 from slurm_adapter.errors import ClusterUnfitError
-from slurm_adapter.node import frames, leftovers
+from slurm_adapter.node import frames, leftovers, signals
 from slurm_adapter.node.events import LineSplitter
 from slurm_adapter.node.frames import FrameReader, frame
 from slurm_adapter.node.runs import RunFolder
@@ -116,9 +115,9 @@ class _Follower:
         if pid is None:
             return
         if kind == frames.STOP:
-            os.kill(pid, signal.SIGTERM)
+            os.kill(pid, signals.SIGTERM)
         elif kind == frames.KILL:
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, signals.SIGKILL)
         elif kind == frames.BEAT:
             self.send(frame(frames.BEAT))
 

@@ -46,6 +46,9 @@ GONE = b"Z"
 BEAT = b"H"
 """Still here."""
 
+UNHEARD = 71
+"""Exit status of an agent that heard nothing for too long, and ended all that ran there."""
+
 _HEAD = struct.Struct(">IB")
 _OUTPUT = struct.Struct(">IB")
 _ENDED = struct.Struct(">IIQ")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 
+from slurm_adapter.node import signals
 from slurm_adapter.node.facts import read_text
 from slurm_adapter.node.runs import state_home
 
@@ -87,7 +87,7 @@ def end_run(run: str) -> int:
         count += len(found)
         for pid in found:
             try:
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, signals.SIGKILL)
             except ProcessLookupError:
                 continue
     return count

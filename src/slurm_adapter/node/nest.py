@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 
-from slurm_adapter.node import kernel, process
+from slurm_adapter.node import kernel, process, signals
 from slurm_adapter.node.namespaces import RefusedError, enter_own
 
 TYPE_CHECKING = False
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 4096
 _FLAGS = kernel.CLONE_NEWNS | kernel.CLONE_NEWPID
-_PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _UNEXPECTED = 70  # sysexits.h: EX_SOFTWARE
 
 
@@ -80,8 +78,8 @@ def _wait(keeper: int, first: int) -> int:
         except ProcessLookupError:
             return
 
-    for number in _PASSED_ON:
-        signal.signal(number, pass_on)
+    for number in signals.STOPPING:
+        signals.handle(number, pass_on)
     return _status(os.waitpid(keeper, 0)[1])
 
 
@@ -96,8 +94,8 @@ def _keep(
     """In the keeper: make the namespaces, and wait for the first process in them."""
     status = _UNEXPECTED
     try:
-        for number in _PASSED_ON:  # they go to the first process alone
-            signal.signal(number, signal.SIG_IGN)
+        for number in signals.STOPPING:  # they go to the first process alone
+            signals.handle(number, signals.SIG_IGN)
         enter_own(flags)
         die_with_parent()  # only now: new credentials would clear it
         alive, held = os.pipe()
@@ -129,8 +127,8 @@ def _be_first(inner: Callable[[], int], tell: int, alive: int) -> NoReturn:
     try:
         os.write(tell, f"first {own}".encode())
         os.close(tell)
-        for number in _PASSED_ON:
-            signal.signal(number, signal.SIG_DFL)
+        for number in signals.STOPPING:
+            signals.handle(number, signals.SIG_DFL)
         status = inner()
     except BaseException:  # noqa: BLE001 - two processes must never go on from here
         import traceback  # noqa: PLC0415

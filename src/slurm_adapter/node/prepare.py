@@ -6,6 +6,7 @@ import os
 import sys
 import time
 
+from slurm_adapter.cluster.cluster import Variables
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.job import Boot
 from slurm_adapter.node import facts, frames, leftovers, tree
@@ -13,7 +14,7 @@ from slurm_adapter.node.become import without_coerced_locale
 from slurm_adapter.node.program import make_folder
 from slurm_adapter.node.runs import RunFolder
 from slurm_adapter.plan import Plan, make_plan
-from slurm_adapter.record import record
+from slurm_adapter.record import record, replace
 from slurm_adapter.setting import Setting
 
 TYPE_CHECKING = False
@@ -105,6 +106,7 @@ def prepare(
         AdapterError: where that cannot be.
     """
     environment = without_coerced_locale(os.environ)
+    job, cluster = _with_own_variables(job, cluster, index)
     plan = _with_interpreter_first(make_plan(job, cluster, run), index, environment)
     if job.install_requirements:
         from slurm_adapter.node.packages import with_packages  # noqa: PLC0415
@@ -115,6 +117,13 @@ def prepare(
         make_folder(job.log_folder, job.folder)
     folder = RunFolder(request["run"], index) if request["detached"] else None
     return Prepared(plan, index, environment, folder)
+
+
+def _with_own_variables(job: Job, cluster: Cluster, index: int) -> tuple[Job, Cluster]:
+    """Make a host's variables the job's: all that takes account of those does of them."""
+    own = cluster.nodes[index]
+    nodes = [*cluster.nodes[:index], replace(own, env=Variables()), *cluster.nodes[index + 1 :]]
+    return replace(job, env={**job.env, **own.env}), replace(cluster, nodes=tuple(nodes))
 
 
 def _with_interpreter_first(plan: Plan, index: int, environment: Mapping[str, str]) -> Plan:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
+
+from slurm_adapter.node import signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,16 +30,16 @@ def dying_with_parent() -> Prepare:
     parent = os.getpid()
 
     def before_program() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        libc.prctl(_PR_SET_PDEATHSIG, signals.SIGKILL)
         if os.getppid() != parent:  # it died in between
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signals.SIGKILL)
 
     return before_program
 
 
 def die_with_parent() -> None:
     """Have the kernel kill this process when its parent ends; a parent that is gone is missed."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(_PR_SET_PDEATHSIG, signals.SIGKILL)
 
 
 def descendants(pid: int) -> list[int]:

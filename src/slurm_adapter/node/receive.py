@@ -2,6 +2,7 @@
 
 Sent to the host as text, with what it imports, and run there by a bare interpreter. Requests and
 answers are a length and compressed JSON, paths in them UTF-8 with undecodable bytes as surrogates.
+Before the answer to a request that takes long come beats.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import time
 import zlib
 
 from slurm_adapter.errors import ClusterUnfitError
@@ -20,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, BinaryIO
 
+_BEAT_S = 5
 _SILENCE_S = 900
 _RSYNC_S = 4 * 3600
 
@@ -30,7 +33,7 @@ def main(destination: str, token: str) -> int:
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     sink.write(f"\n{token}\n".encode())
     sink.flush()
-    replica = Replica(destination, token)
+    replica = Replica(destination, token, _Pulse(sink))
     try:
         while True:
             _send(sink, _answer(replica, _next(source), source))
@@ -44,6 +47,20 @@ def main(destination: str, token: str) -> int:
     finally:
         replica.close()
     return 1
+
+
+class _Pulse:
+    """Called while there is much to do: tells the head now and then that it goes on."""
+
+    def __init__(self, sink: BinaryIO) -> None:
+        self._sink = sink
+        self._last = time.monotonic()
+
+    def __call__(self) -> None:
+        if time.monotonic() - self._last > _BEAT_S:
+            self._last = time.monotonic()
+            signal.alarm(_SILENCE_S)
+            _send(self._sink, {"beat": True})
 
 
 def _answer(replica: Replica, request: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
@@ -61,7 +78,7 @@ def _answer(replica: Replica, request: dict[str, Any], stream: BinaryIO) -> dict
     elif what == "prepare":
         return {"removed": replica.prepare()}
     elif what == "fill":
-        replica.fill(stream, lambda: _arm(what))
+        replica.fill(stream)
     elif what == "finish":
         return {"nowhere": replica.finish(request["same"])}
     return {}

@@ -50,12 +50,14 @@ class Wanted:
 class Replica:
     """The copy in one directory. Methods raise `OSError` or `ClusterUnfitError`."""
 
-    def __init__(self, destination: str, token: str) -> None:
+    def __init__(self, destination: str, token: str, alive: Callable[[], None]) -> None:
+        """Take a name for the copy; `alive` is called with each step of what may take long."""
         self._folder = as_bytes(destination)
         self._state = os.path.dirname(self._folder) + b"/" + as_bytes(STATE)  # noqa: PTH120
         self._marker = self._at(as_bytes(MARKER))
         self._sign = self._in_state(f"seen-{token}")
         self._part = self._in_state(f"part-{token}")
+        self._alive = alive
         self._wanted: list[Wanted] = []
         self._known: set[bytes] = set()
 
@@ -112,6 +114,7 @@ class Replica:
         others = 0
         gone: set[bytes] = set()
         for count, wanted in enumerate(self._wanted):
+            self._alive()
             path = self._at(wanted.path)
             # Behind a link that stands in a directory's place lies something else.
             hidden = os.path.dirname(wanted.path) in gone  # noqa: PTH120
@@ -129,7 +132,7 @@ class Replica:
             elif facts.st_mtime_ns != wanted.modified_ns:
                 doubtful.append((count, files.digest_of(path)))
             elif stat.S_IMODE(facts.st_mode) != wanted.mode:
-                os.chmod(path, wanted.mode)  # noqa: PTH101
+                files.settle(path, wanted.mode)
         return {"missing": missing, "older": older, "doubtful": doubtful, "others": others}
 
     def prepare(self) -> int:
@@ -140,6 +143,7 @@ class Replica:
         self._write_list()
         removed = sum(map(self._remove, sorted(obsolete, reverse=True)))
         for wanted in self._wanted:
+            self._alive()
             path = self._at(wanted.path)
             if wanted.kind == "folder":
                 self._make_folder(path)
@@ -151,10 +155,10 @@ class Replica:
                 os.replace(self._part, path)  # noqa: PTH105
         return removed
 
-    def fill(self, stream: BinaryIO, alive: Callable[[], None]) -> None:
-        """Write the files whose contents come, each at one stroke; call `alive` with each."""
+    def fill(self, stream: BinaryIO) -> None:
+        """Write the files whose contents come, each at one stroke."""
         while (count := number(stream)) != END:
-            alive()
+            self._alive()
             wanted = self._wanted[count]
             path = self._at(wanted.path)
             try:
@@ -162,7 +166,7 @@ class Replica:
                 with open(self._part, "xb") as file:  # noqa: PTH123
                     while size := number(stream):
                         file.write(exactly(stream, size))
-                _settle(wanted, self._part)
+                files.settle(self._part, wanted.mode, wanted.modified_ns)
                 os.replace(self._part, path)  # noqa: PTH105
             except OSError as error:
                 raise ClusterUnfitError(f"{as_text(path)}: {error.strerror}") from error
@@ -174,10 +178,11 @@ class Replica:
             same: the numbers of files that turned out to be right but for the time.
         """
         for count in same:
-            _settle(self._wanted[count], self._at(self._wanted[count].path))
+            wanted = self._wanted[count]
+            files.settle(self._at(wanted.path), wanted.mode, wanted.modified_ns)
         for wanted in self._wanted:
             if wanted.kind == "folder":
-                os.chmod(self._at(wanted.path), wanted.mode)  # noqa: PTH101
+                files.settle(self._at(wanted.path), wanted.mode)
         self._known = {wanted.path for wanted in self._wanted}
         self._write_list()
         absolute = [wanted for wanted in self._wanted if wanted.target.startswith(b"/")]
@@ -210,6 +215,7 @@ class Replica:
                 return
 
     def _remove(self, path: bytes) -> bool:
+        self._alive()
         parts = path.split(b"/")
         parents = [b"/".join(parts[:count]) for count in range(1, len(parts))]
         # Where a job put a link in a directory's place, what lies behind it is not ours.
@@ -257,11 +263,6 @@ class Replica:
 
     def _in_state(self, name: str) -> bytes:
         return self._state + b"/" + as_bytes(name)
-
-
-def _settle(wanted: Wanted, path: bytes) -> None:
-    os.chmod(path, wanted.mode)  # noqa: PTH101
-    os.utime(path, ns=(wanted.modified_ns, wanted.modified_ns))
 
 
 def exactly(stream: BinaryIO, count: int) -> bytes:

@@ -1,18 +1,15 @@
 """An agent at work: its ranks run, the head hears of them, and in the end nothing is left.
 
-One thread, one selector: the ranks' pipes, the head's messages, and room for ours.
+One thread, one wait: the ranks' pipes, the head's messages, and room for ours.
 """
 
 from __future__ import annotations
 
 import os
-import selectors
-import signal
 import time
-from collections import deque
 
 from slurm_adapter.errors import AdapterError
-from slurm_adapter.node import frames, process
+from slurm_adapter.node import frames, process, signals
 from slurm_adapter.node.events import Ended, Output
 from slurm_adapter.node.fleet import MachineFleet
 from slurm_adapter.node.frames import FrameReader, frame
@@ -95,19 +92,20 @@ class _Agent:
         self._beat_s = min(link_s / _BEATS_IN_TIME, _LONGEST_BEAT_S)
         self._start: Callable[[], None] | None = None
         self._reader = FrameReader()
-        self._waiting: deque[bytes] = deque()
+        self._waiting: list[bytes] = []
         self._size = 0
         self._writing = False
         self._heard = self._beaten = time.monotonic()
         self._listening = True
-        self._begun = self._ending = False
+        self._begun = self._ending = self._unheard = False
         self._kill_at: float | None = None
         self._killed_at: float | None = None
         os.set_blocking(_STDIN, False)
         os.set_blocking(_STDOUT, False)
-        fleet.selector.register(_STDIN, selectors.EVENT_READ)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._on_signal)
+        self._watch = fleet.watch
+        self._watch.add(_STDIN, None)
+        for number in signals.STOPPING:
+            signals.handle(number, self._on_signal)
 
     def _on_signal(self, number: int, _: object) -> None:
         del number
@@ -130,7 +128,7 @@ class _Agent:
             self._folder.note_gone(left)
         self.tell(frames.GONE, left.encode())
         self.finish()
-        return 0
+        return frames.UNHEARD if self._unheard and not left else 0
 
     def _over(self) -> bool:
         if self._fleet.running() or self._fleet.remains():
@@ -181,7 +179,7 @@ class _Agent:
                 if count < len(data):
                     self._waiting[0] = data[count:]
                     break
-                self._waiting.popleft()
+                del self._waiting[0]
         except BlockingIOError:
             pass
         except OSError:  # the other end is gone
@@ -197,9 +195,9 @@ class _Agent:
             return
         self._writing = wanted
         if wanted:
-            self._fleet.selector.register(_STDOUT, selectors.EVENT_WRITE)
+            self._watch.add(_STDOUT, None, room=True)
         else:
-            self._fleet.selector.unregister(_STDOUT)
+            self._watch.remove(_STDOUT)
 
     def _lose_head(self) -> None:
         """Nobody hears us any more: end everything, silently, or go on where that was wanted."""
@@ -208,7 +206,7 @@ class _Agent:
         self._listening = False
         self._waiting.clear()
         self._size = 0
-        self._fleet.selector.unregister(_STDIN)
+        self._watch.remove(_STDIN)
         self._ending = self._ending or self._folder is None or not self._begun
 
     def _listen(self) -> None:
@@ -256,23 +254,24 @@ class _Agent:
         if not self._listening:
             pass
         elif now - self._heard > self._link_s:
+            self._unheard = self._folder is None
             self._lose_head()
         elif now - self._beaten >= self._beat_s:
             self._beaten = now
             self.tell(frames.BEAT)
         if self._ending and self._kill_at is None:
             self._fleet.pause(paused=False)
-            self._fleet.send(signal.SIGTERM)
+            self._fleet.send(signals.SIGTERM)
             self._kill_at = now + self._grace_s
         if self._kill_at is not None and now >= self._kill_at:
-            self._fleet.send(signal.SIGKILL)
+            self._fleet.send(signals.SIGKILL)
             self._killed_at = self._killed_at or now
             self._kill_at = now + _AGAIN_S
 
     def finish(self) -> None:
         """Have the head hear the last of it, as long as it is there."""
         while self._listening and self._waiting:
-            self._fleet.selector.select(self._link_s)
+            self._watch.wait(self._link_s)
             before = self._size
             self._listen()
             self._flush()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 
 from slurm_adapter.errors import ClusterUnfitError
-from slurm_adapter.node import process
+from slurm_adapter.node import process, signals
 from slurm_adapter.node.program import cannot_run, find_program
 from slurm_adapter.record import record
 
@@ -100,8 +99,8 @@ def _become(
         what = "run"
         tell = _arrange(stdout, stderr, tell)
         process.restore_descriptor_limit()
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
-            signal.signal(number, signal.SIG_DFL)
+        for number in (signals.SIGPIPE, signals.SIGXFSZ):  # which Python ignores
+            signals.handle(number, signals.SIG_DFL)
         os.execve(start.words[0], start.words, start.environment)  # noqa: S606
     except OSError as error:
         os.write(tell, f"{what} {error.errno or 1}".encode())

@@ -103,7 +103,7 @@ class LinePrinter:
     def __init__(
         self,
         names: Sequence[str],
-        choice: LogChoice = LogChoice(),  # noqa: B008 - immutable
+        choice: LogChoice = LogChoice(),
         streams: Streams | None = None,
     ) -> None:
         """Prepare a prefix for each rank.
@@ -134,7 +134,7 @@ class LinePrinter:
 
 
 def _prefixes(names: Sequence[str]) -> list[bytes]:
-    """Return `[name] ` for each, all of one width: numbers to the right, other names to the left."""
+    """Return `[name] ` for each, all of one width: numbers to the right, names to the left."""
     width = max(map(len, names), default=0)
     if all(map(_is_number, names)):
         return [f"[{name:>{width}}] ".encode() for name in names]

@@ -1,31 +1,36 @@
-r"""A live panel below the ranks' lines, where a terminal can have one; else the lines alone.
+"""A live panel below the ranks' lines, where a terminal can have one; else the lines alone.
 
 The lines are bytes that go by in pieces as large as possible; only the panel is drawn by rich.
-The cursor is never hidden and no mode is left set: it rests at the panel's upper left, where the
-next line will stand. So the terminal is in order even if this process is killed outright, and
-`\r` and "erase below" are all that takes the panel away, whatever a resize made of it.
 """
 
 from __future__ import annotations
 
 import os
-import stat
-import sys
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
 from slurm_adapter.node.events import Output
 from slurm_adapter.show.harmless import harmless
-from slurm_adapter.show.lines import may_colour, own_streams, short_names, write_all
+from slurm_adapter.show.lines import LinePrinter, may_colour, own_streams, short_names, write_all
 from slurm_adapter.show.progress import Progress
+from slurm_adapter.show.terminal import (
+    BEGIN,
+    END,
+    ERASE,
+    ERASE_TORN,
+    framed,
+    has_room,
+    in_front,
+    size_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from slurm_adapter.node.events import Event
-    from slurm_adapter.show.lines import LinePrinter, Streams
+    from slurm_adapter.show.lines import Streams
     from slurm_adapter.show.progress import NodeState
 
 _FIRST_S = 0.5
@@ -35,13 +40,6 @@ _LINES_S = 0.1
 _PANEL_S = 0.25
 _CLOCK_S = 1.0
 _MOST_HELD = 1 << 17
-
-_ERASE = b"\r\x1b[J"
-# A terminal that knows 2026 shows all between the two at once; the others skip it.
-_BEGIN, _END = b"\x1b[?2026h", b"\x1b[?2026l"
-_SAVE, _RESTORE = b"\x1b7", b"\x1b8"
-_WRAP_OFF, _WRAP_ON = b"\x1b[?7l", b"\x1b[?7h"
-_ASCII = str.maketrans("─·…", "-|~")
 
 
 class Screen(Protocol):
@@ -97,24 +95,6 @@ def live_or_plain(
         live.close()
 
 
-def has_room(streams: Streams) -> bool:
-    """Say whether a panel can be drawn: on the terminal of stderr.
-
-    stdout must be the same terminal or a file; what goes into a pipe may come out at this very
-    terminal (`| tee log`) without our knowing when.
-    """
-    out, err = streams
-    if err < 0 or not os.isatty(err) or os.environ.get("TERM", "dumb") in ("", "dumb", "unknown"):
-        return False
-    try:
-        mode = os.fstat(out)
-    except OSError:
-        return True  # closed: nothing can be written there
-    if os.isatty(out):
-        return mode.st_rdev == os.fstat(err).st_rdev
-    return stat.S_ISREG(mode.st_mode) or stat.S_ISCHR(mode.st_mode)
-
-
 class _Plain:
     """Lines alone, as they come."""
 
@@ -122,14 +102,14 @@ class _Plain:
 
     def __init__(self, streams: Streams) -> None:
         self._error_stream = streams[1]
-        self._printer: LinePrinter | None = None
+        self._printer = LinePrinter((), streams=streams)
 
     def begin(self, printer: LinePrinter, ranks: Sequence[Sequence[int]]) -> None:
         del ranks
         self._printer = printer
 
     def show(self, event: Event) -> None:
-        if isinstance(event, Output) and self._printer is not None:
+        if isinstance(event, Output):
             self._printer.show(event)
 
     def state(self, node_index: int, state: NodeState) -> None:
@@ -153,7 +133,7 @@ class _Live:
     def __init__(self, nodes: Sequence[str], streams: Streams, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._progress = Progress(nodes, clock())
-        self._printer: LinePrinter | None = None
+        self._printer = LinePrinter((), streams=streams)
         self._terminal = streams[1]
         self._out_apart = not (streams[0] >= 0 and os.isatty(streams[0]))
         self._colour = may_colour(self._terminal)
@@ -163,7 +143,7 @@ class _Live:
         self._panel = b""
         self._drawn_s = float("-inf")  # when the panel's content was made
         self._size = (0, 0)
-        self._visible = self._torn = self._changed = self._aside = False
+        self._visible = self._saved = self._torn = self._changed = self._aside = False
         self._error: OSError | None = None
 
     # What is told.
@@ -179,13 +159,16 @@ class _Live:
         self._changed = True
         if self._error is not None:
             raise self._error
-        if not isinstance(event, Output) or self._printer is None:
+        if not isinstance(event, Output):
             return
         if self._out_apart and not event.is_error:
             self._printer.show(event)
             return
         lines = harmless(event.lines)
-        self._hold(self._printer.prefixed(event.rank, lines, is_error=event.is_error))
+        lines = self._printer.prefixed(event.rank, lines, is_error=event.is_error)
+        if not lines:
+            return
+        self._hold(lines)
         if self._lines_due_s(now_s) <= 0 or self._held_bytes > _MOST_HELD:
             self._write(now_s)
 
@@ -206,7 +189,7 @@ class _Live:
 
     def tick(self) -> None:
         now_s = self._clock()
-        resized = self._visible and self._size != _size_of(self._terminal)
+        resized = self._visible and self._size != size_of(self._terminal)
         lines_due = self._held and self._lines_due_s(now_s) <= 0
         if lines_due or resized or self._panel_due_s(now_s) <= 0:
             try:
@@ -253,27 +236,30 @@ class _Live:
         """Write lines, and the panel anew below them: in one piece, or it would flicker."""
         lines, self._held, self._held_bytes = b"".join(self._held), [], 0
         self._wrote_s = now_s
-        in_front = _in_front(self._terminal)
+        is_in_front = in_front(self._terminal)
         erase = b""
-        if self._visible and in_front:  # after Ctrl-Z and `bg` the shell's lines stand there
-            erase = _RESTORE + _WRAP_ON + _ERASE if self._torn else _ERASE
-        panel = self._framed(now_s) if in_front and not self._aside else b""
+        if self._visible and is_in_front:  # after Ctrl-Z and `bg` the shell's lines stand there
+            erase = ERASE_TORN if self._torn and self._saved else ERASE
+        if not is_in_front:
+            self._drawn_s = now_s  # or it would stay due
+        panel = self._framed(now_s) if is_in_front and not self._aside else b""
         if not panel and not erase:
             self._visible = False
             write_all(self._terminal, lines)
             return
-        # An exception out of a signal handler may come between the parts of one write. The
-        # cursor is where it was saved last, then; it is saved early for that.
+        # An exception out of a signal handler may leave the write half done, the cursor anywhere
+        # in the panel: then it is brought back to where it was saved last.
         self._torn = self._visible = True
-        write_all(self._terminal, b"".join((_BEGIN, erase, _SAVE, lines, panel, _END)))
-        self._torn, self._visible = False, bool(panel)
+        write_all(self._terminal, b"".join((BEGIN, erase, lines, panel, END)))
+        self._torn, self._visible, self._saved = False, bool(panel), True
 
     def _framed(self, now_s: float) -> bytes:
         """Return what draws the panel from the cursor on and brings the cursor back."""
-        size = _size_of(self._terminal)
-        if size != self._size or self._panel_due_s(now_s) <= 0:
-            if self._drawn_s < 0 and self._panel_due_s(now_s) > 0:
-                return b""
+        due = self._panel_due_s(now_s) <= 0
+        if self._drawn_s < 0 and not due:
+            return b""
+        size = size_of(self._terminal)
+        if due or size != self._size:
             self._size, self._drawn_s, self._changed = size, now_s, False
             self._panel = self._rendered(now_s, size)
         return self._panel
@@ -281,39 +267,8 @@ class _Live:
     def _rendered(self, now_s: float, size: tuple[int, int]) -> bytes:
         from slurm_adapter.show.panel import draw  # noqa: PLC0415 - a pipe has no use for rich
 
-        rows = draw(self._progress, now_s, size, colour=self._colour)
-        if not rows:
-            return b""
-        # Room first: while rows are written nothing scrolls, and the saved place stays right.
-        below = len(rows) - 1
-        room = b"\n" * below + b"\x1b[%dA" % below if below else b""
-        text = _encoded("\r\n".join(rows))
-        return room + _SAVE + _WRAP_OFF + text + _RESTORE + _WRAP_ON
+        return framed(draw(self._progress, now_s, size, colour=self._colour))
 
 
 def _message(text: str) -> bytes:
     return os.fsencode(f"slurm-adapter: {text}\n")
-
-
-def _encoded(text: str) -> bytes:
-    encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
-    if not encoding.lower().startswith("utf"):
-        text = text.translate(_ASCII)
-    return text.encode(encoding, "replace")
-
-
-def _size_of(terminal: int) -> tuple[int, int]:
-    """Return (columns, rows); 80 and 24 where the terminal does not know."""
-    try:
-        columns, rows = os.get_terminal_size(terminal)
-    except OSError:
-        columns = rows = 0
-    return columns or 80, rows or 24
-
-
-def _in_front(terminal: int) -> bool:
-    """Say whether this process may draw: a shell may have put it into the background."""
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:  # not the terminal that controls us
-        return True

@@ -88,6 +88,8 @@ def _choose(
         index for index, node in enumerate(nodes) if index and (node.failed or node.state != usual)
     ]
     deviating.sort(key=lambda index: (not nodes[index].failed, _URGENCY[nodes[index].state], index))
+    if most == 1:  # the title counts them all
+        return [nodes[next(iter(deviating), 0)]], []
     chosen = {0, *deviating[: most - 2]}
     shown = [node for index, node in enumerate(nodes) if index in chosen]
     return shown, [node for index, node in enumerate(nodes) if index not in chosen]
@@ -141,15 +143,14 @@ def _ends(node: NodeProgress) -> Counter[str]:
 
 def _table(nodes: Sequence[NodeProgress], now_s: float, width: int) -> Table:
     has_last = width >= _LAST_FROM
-    table = Table(
-        box=None, show_header=False, padding=(0, 1), collapse_padding=True, expand=has_last
-    )
+    gap = 2 if width >= _WORDS_FROM else 1
+    table = Table(box=None, show_header=False, padding=(0, gap, 0, 0), expand=has_last)
     name_width = min(
         max(len(printable(node.name)) for node in nodes),
         _LONGEST_NAME,
         max(_SHORTEST_NAME, width // 3),
     )
-    table.add_column(no_wrap=True, min_width=name_width)
+    table.add_column(no_wrap=True, min_width=1 + name_width)
     table.add_column(no_wrap=True, min_width=len("connecting"))
     if width >= _ELAPSED_FROM:
         table.add_column(no_wrap=True, justify="right", min_width=len("59:59"))
@@ -160,7 +161,7 @@ def _table(nodes: Sequence[NodeProgress], now_s: float, width: int) -> Table:
     for node in nodes:
         name = _shortened(printable(node.name), name_width)
         cells = [
-            Text(name, style="bold red" if node.failed else "bold"),
+            Text.assemble(" ", (name, "bold red" if node.failed else "bold")),
             Text(node.state, style=_STYLES[node.state]),
             Text(_clock(node.elapsed_s(now_s)), style="dim"),
             _ranks(node, in_words=width >= _WORDS_FROM),

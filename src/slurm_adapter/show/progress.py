@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from slurm_adapter.node.events import Event, Output
 
 NodeState = Literal["connecting", "looking", "starting", "running", "ending", "gone", "lost"]
-_OVER = ("gone", "lost")
 _LONGEST_LINE = 2048
 """Bytes kept of a node's last line: wider than any terminal."""
 
@@ -25,9 +24,9 @@ class NodeProgress:
 
     name: str
     begun_s: float
-    """When its first state began, on the clock of whoever draws; the next two likewise."""
+    """When its first state began, on the clock of whoever draws."""
     since_s: float
-    """When its present state began."""
+    """When its present state began, on the same clock."""
     state: NodeState = "connecting"
     ranks: int = 0
     """How many there are; 0 while that is not known."""
@@ -44,12 +43,12 @@ class NodeProgress:
         return self.ranks - self.ended - self.failed
 
     def elapsed_s(self, now_s: float) -> float:
-        """Seconds in this state; for a node that is over: how long it took part."""
-        return self.since_s - self.begun_s if self.state in _OVER else now_s - self.since_s
+        """Seconds in this state; of a node that is done with: how long it took part."""
+        return self.since_s - self.begun_s if self.state == "gone" else now_s - self.since_s
 
     def enter(self, state: NodeState, now_s: float) -> None:
         """Note a new state; what was lost stays lost."""
-        if state != self.state and self.state != "lost":
+        if self.state not in (state, "lost"):
             self.state, self.since_s = state, now_s
 
 

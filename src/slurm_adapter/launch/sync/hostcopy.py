@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from slurm_adapter.errors import BadValueError, printable
 from slurm_adapter.launch.sync import delta
+from slurm_adapter.launch.sync.code import amount
 from slurm_adapter.launch.sync.receiver import CopyError, Receiver, request
 from slurm_adapter.node.replica import END, STATE
 
@@ -56,6 +57,14 @@ class HostCopy:
     seconds: float = 0.0
     same_as: str | None = None
     """The host whose copy this one sees as well: it was sent none of its own."""
+
+    def line(self) -> str:
+        """Return this as a line for people."""
+        if self.same_as is not None:
+            return f"{self.host}: has the directory of {self.same_as}"
+        removed = f", {self.removed:,} removed" if self.removed else ""
+        sent = f"{self.changed:,} changed{removed}, {amount(self.sent)} sent"
+        return f"{self.host}: {sent}, {self.seconds:.1f} s"
 
 
 @dataclass(frozen=True)

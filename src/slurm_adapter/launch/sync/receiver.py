@@ -104,8 +104,10 @@ class Receiver:
 
     def answer(self) -> dict[str, Any]:
         """Return the answer to the request sent last."""
-        size = int.from_bytes(self._read(4), "big")
-        answer: dict[str, Any] = json.loads(zlib.decompress(self._read(size)))
+        answer: dict[str, Any] = {"beat": True}
+        while "beat" in answer:
+            size = int.from_bytes(self._read(4), "big")
+            answer = json.loads(zlib.decompress(self._read(size)))
         if "error" in answer:
             raise CopyError(answer["error"])
         return answer

@@ -6,6 +6,7 @@ then the contents of the others. Hosts that turn out to share the directory get 
 
 from __future__ import annotations
 
+import posixpath
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from slurm_adapter.connect.port import ConnectionLostError, NoAnswerError
 from slurm_adapter.errors import ClusterUnfitError, printable
+from slurm_adapter.launch.sync.code import amount
 from slurm_adapter.launch.sync.hostcopy import HostCopying, Settings, Source
 from slurm_adapter.launch.sync.receiver import CopyError
 
@@ -39,6 +41,12 @@ class Synced:
     """In the order of the targets."""
     seconds: float
     warnings: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """Return what there is to say about it: a line for all hosts, then one for each."""
+        files, hosts = _count(self.files, "file"), _count(len(self.hosts), "host")
+        total = f"{files}, {amount(self.size)}, on {hosts} in {self.seconds:.1f} s"
+        return [f"code: {total}", *(f"  {host.line()}" for host in self.hosts)]
 
 
 def sync(
@@ -68,7 +76,7 @@ def sync(
     """
     started = time.monotonic()
     source = Source(code)
-    settings = Settings(destination, delta_from, patience_s)
+    settings = Settings(posixpath.normpath(destination), delta_from, patience_s)
     hosts = [HostCopying(target, source, settings) for target in targets]
     pool = ThreadPoolExecutor(max_workers=at_once)
     steps = _Steps(pool, len(hosts))
@@ -138,6 +146,10 @@ def _nowhere(hosts: Sequence[HostCopying]) -> list[str]:
         for path in host.nowhere:
             where.setdefault(path, []).append(host.target.name)
     return [f"{printable(path)} leads nowhere on {_some(names)}" for path, names in where.items()]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -12,13 +12,14 @@ from slurm_adapter.cli.options import FORMATS
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job import Boot
 from slurm_adapter.output import write_stdout
+from slurm_adapter.show.dryrun import DryRun, made_on_nodes
 from slurm_adapter.show.lines import has_colour
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from slurm_adapter.job import Program
     from slurm_adapter.plan import Plan
-    from slurm_adapter.show.dryrun import DryRun
 
 # What a boot file may count on: the views that give it, what to say without them.
 _SIGNS = {
@@ -67,11 +68,21 @@ def print_dry_run(dry_run: DryRun, form: str) -> None:
         write_stdout(drawn(dry_run, colour=has_colour(sys.stdout)))
 
 
-def boot_warnings(plan: Plan) -> list[str]:
-    """Notice what a job's boot file counts on that is not there."""
-    if not isinstance(plan.job.program, Boot):
+def show_dry_run(plan: Plan, form: str) -> None:
+    """Print the dry run of a plan for which nothing but folders would be written."""
+    warnings = (*plan.warnings, *boot_warnings(plan))
+    print_dry_run(DryRun(plan, tuple(made_on_nodes(plan)), warnings=warnings), form)
+
+
+def boot_warnings(plan: Plan, program: Program | None = None) -> list[str]:
+    """Notice what a job's boot file counts on that is not there.
+
+    `program` is where it lies here, should the plan's own be elsewhere.
+    """
+    program = program or plan.job.program
+    if not isinstance(program, Boot):
         return []
-    boot = Path(plan.job.program.path)
+    boot = Path(program.path)
     try:
         text = boot.read_bytes()
     except OSError:

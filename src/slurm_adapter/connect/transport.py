@@ -98,13 +98,13 @@ class _Packetizer(Packetizer):  # type: ignore[misc]
         super().__init__(sock)
         self._handshake_ends: float | None = None
         self._ask: Any = None
-        self._interval_s = 0.0
+        self.interval_s = 0.0
         self._most_unanswered = 0
         self._unanswered = 0
         self._next_question = 0.0
 
     def watch(self, ask: Any, interval_s: float, most_unanswered: int) -> None:
-        self._interval_s, self._most_unanswered = interval_s, most_unanswered
+        self.interval_s, self._most_unanswered = interval_s, most_unanswered
         self._next_question = time.monotonic() + interval_s
         self._ask = ask
 
@@ -112,7 +112,7 @@ class _Packetizer(Packetizer):  # type: ignore[misc]
         message = super().read_message()
         if self._ask is not None:
             self._unanswered = 0
-            self._next_question = time.monotonic() + self._interval_s
+            self._next_question = time.monotonic() + self.interval_s
         return message
 
     def _check_keepalive(self) -> None:
@@ -122,7 +122,7 @@ class _Packetizer(Packetizer):  # type: ignore[misc]
         if self._unanswered >= self._most_unanswered:
             raise EOFError("nothing came for too long")
         self._unanswered += 1
-        self._next_question = time.monotonic() + self._interval_s
+        self._next_question = time.monotonic() + self.interval_s
         self._ask()
 
     # paramiko has a timer thread for each of these.

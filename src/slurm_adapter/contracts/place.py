@@ -133,7 +133,7 @@ class Place:
     @property
     def python(self) -> str:
         """The interpreter of boot files: a path, or a name for this rank's PATH."""
-        return self.job.python
+        return self.node.python or self.job.python
 
     @property
     def master(self) -> str:
@@ -180,7 +180,8 @@ def tcp_url(host: str, port: str) -> str:
 def run_directly(place: Place, words: Iterable[Word]) -> Iterator[Word]:
     """Yield the command line of a rank that nothing stands before: boot files need their Python."""
     if isinstance(place.job.program, Boot):
-        yield Word(place.python, "the job's interpreter")
+        why = "the job's interpreter" if place.node.python is None else "set for this host"
+        yield Word(place.python, why)
     yield from words
 
 

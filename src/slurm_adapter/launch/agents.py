@@ -156,7 +156,9 @@ class AgentFleet:
                 yield from self._lose(agent)
             else:
                 self._let_go(agent)
-        elif kind == frames.READY and self._following:  # one that follows has told all that there is
+        elif (
+            kind == frames.READY and self._following
+        ):  # one that follows has told all that there is
             for rank in [rank for rank, one in self._ranks.items() if one is agent]:
                 del self._ranks[rank]
             self._let_go(agent)
@@ -209,6 +211,8 @@ class AgentFleet:
         return f"; its agent ends what runs there within {within_s:g} s"
 
     def _let_go(self, agent: Agent) -> None:
+        if agent.gone:
+            return
         agent.gone = True
         self._selector.unregister(agent)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -10,6 +11,7 @@ from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import VISIBLE_DEVICES
 from slurm_adapter.contracts import wanted_view
 from slurm_adapter.errors import ClusterUnfitError
+from slurm_adapter.job import Boot
 from slurm_adapter.node import frames
 from slurm_adapter.node.facts import is_loopback
 from slurm_adapter.node.leftovers import RUN_VARIABLE
@@ -195,6 +197,19 @@ def _check_addresses(nodes: Sequence[Node]) -> None:
             " another machine",
             "Give the address by which the others reach it: address=IP in the host file.",
         )
+
+
+def moved(job: Job, code: str) -> Job:
+    """Return a job that is run from a copy of its code directory."""
+
+    def there(path: str) -> str:
+        return os.path.join(code, os.path.relpath(path, job.code))  # noqa: PTH118
+
+    program = job.program
+    if isinstance(program, Boot):
+        program = Boot(there(program.path))
+    pre_start = None if job.pre_start is None else there(job.pre_start)
+    return replace(job, code=code, program=program, pre_start=pre_start)
 
 
 def new_run() -> str:

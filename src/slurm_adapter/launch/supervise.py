@@ -60,6 +60,7 @@ class Supervisor:
         name: Callable[[int], str],
         grace_s: float,
         node: Callable[[int], str] = str,
+        tick: Callable[[], float] | None = None,
     ) -> None:
         """Take over a fleet.
 
@@ -70,9 +71,11 @@ class Supervisor:
             name: words for a rank.
             grace_s: seconds from SIGTERM to SIGKILL.
             node: words for a node, by its index.
+            tick: called now and then; returns the seconds until it wants to be called again.
         """
         self._fleet, self._show, self._say, self._name = fleet, show, say, name
         self._grace_s, self._node = grace_s, node
+        self._tick, self._tick_s = tick, _POLL_S
         self._blame = Blame()
         self._failed_at: float | None = None
         self._signals: list[int] = []
@@ -126,10 +129,12 @@ class Supervisor:
             limit = min(limit, max(0.0, self._kill_at - time.monotonic()))
         if self._failed_at is not None and self._kill_at is None:
             limit = min(limit, _SHORT_POLL_S)
-        for event in self._fleet.events(limit):
+        for event in self._fleet.events(min(limit, self._tick_s)):
             self._shown(event)
             self._blame.take(event)
         self._heed_failure()
+        if self._tick is not None:
+            self._tick_s = self._tick()
         if self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._fleet.send(signal.SIGKILL)
             self._kill_at = time.monotonic() + _POLL_S

@@ -1,0 +1,149 @@
+"""The start of a job over SSH: hosts reached, code copied, a plan for what was found, all ranks."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from slurm_adapter.cli.report import boot_warnings, say, show_dry_run, warn
+from slurm_adapter.cli.watching import Watching
+from slurm_adapter.connect.dial import dial
+from slurm_adapter.launch import ssh
+from slurm_adapter.launch.agent import Agent
+from slurm_adapter.launch.agents import AgentFleet, Timing
+from slurm_adapter.launch.records import (
+    Host,
+    JobRecord,
+    head_name,
+    new_record,
+    remove_old,
+    state_folder,
+)
+from slurm_adapter.record import replace
+from slurm_adapter.show.lines import LogChoice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from slurm_adapter.cli.ssh import SshOptions
+    from slurm_adapter.cluster.cluster import Node
+    from slurm_adapter.connect.port import Connection
+    from slurm_adapter.job import Job
+    from slurm_adapter.launch.records import Record
+    from slurm_adapter.plan import Plan
+
+
+class Start:
+    """One start: what was opened is let go of in order, however far it got."""
+
+    def __init__(
+        self, job: Job, nodes: Sequence[Node], options: SshOptions, common: dict[str, Any]
+    ) -> None:
+        """Prepare a start of `job` on `nodes`; `common` are the common options."""
+        self._job, self._nodes = job, nodes
+        self._options, self._common = options, common
+        self._run = ssh.new_run()
+        self._timing = Timing(options.grace_s, options.link_s, detached=options.detach)
+
+    def run(self, begun: Callable[[Record], None]) -> int:
+        """Start everything and stay until it has ended; `begun` is told when all ranks run."""
+        agents = self._dial()
+        fleet = AgentFleet(agents, self._timing, self._warn)
+        record = None
+        try:
+            job = replace(self._job, nodes=len(agents))
+            if self._options.sync and not self._common["dry_run"]:
+                job = self._sync(job, agents)
+            plan = self._look(job, agents, fleet)
+            if self._common["dry_run"]:
+                fleet.end_all(self._timing.grace_s)
+                show_dry_run(plan, self._common["format"])
+                return 0
+            choice = LogChoice.parse(self._options.logs, plan.world_size)
+            record = self._record(plan, agents)
+            ssh.start(plan, fleet)
+            begun(record)
+        except BaseException as error:
+            fleet.end_all(self._timing.grace_s)
+            if record is not None:
+                record.end(getattr(error, "exit_status", 1), "it could not be started")
+            raise
+        panel = not self._common["quiet"] and not self._options.detach
+        return Watching(plan, record, fleet, choice, panel=panel).run(
+            verbose=self._common["verbose"]
+        )
+
+    def _warn(self, text: str) -> None:
+        if not self._common["quiet"]:
+            warn((text,))
+
+    def _dial(self) -> list[Agent]:
+        """Connect to all hosts and start an agent on each."""
+
+        def begin(connection: Connection, index: int) -> Agent:
+            python = connection.node.python or self._job.python
+            agent = Agent(connection, index, python, self._run)
+            agent.begin(self._options.connect_s)
+            return agent
+
+        dialed = dial(self._nodes, begin, retry_s=self._options.connect_s, say=self._warn)
+        wanted = self._options.min_nodes
+        agents = dialed.all() if wanted is None else dialed.at_least(wanted)
+        for failure in dialed.failures:
+            self._warn(f"without {failure.node.name}: {failure.reason}")
+        for index, agent in enumerate(agents):
+            agent.index = index
+        return agents
+
+    def _sync(self, job: Job, agents: Sequence[Agent]) -> Job:
+        """Copy the code to all hosts; return the job as it is run from there."""
+        from slurm_adapter.launch.sync import Target, find_code, sync  # noqa: PLC0415 - pathspec
+
+        moved = ssh.moved(job, f"{job.folder}/code/{os.path.basename(job.code)}")  # noqa: PTH119
+        code = find_code(job.code, (job.folder,))
+        targets = [Target(agent.connection, agent.python) for agent in agents]
+        synced = sync(code, moved.code, targets)
+        for warning in synced.warnings:
+            self._warn(warning)
+        if self._common["verbose"]:
+            for host in synced.hosts:
+                say(host.line())
+        return moved
+
+    def _look(self, job: Job, agents: Sequence[Agent], fleet: AgentFleet) -> Plan:
+        nodes = [agent.connection.node for agent in agents]
+        plan = ssh.look_around(job, nodes, fleet, self._run, os.environ)
+        for warning in (*plan.warnings, *boot_warnings(plan, self._job.program)):
+            self._warn(warning)
+        return plan
+
+    def _record(self, plan: Plan, agents: Sequence[Agent]) -> Record:
+        folder = state_folder(os.environ)
+        remove_old(folder)
+        record = new_record(folder)
+        hosts = [
+            Host(
+                node.name,
+                node.address,
+                node.user,
+                node.port,
+                agents[index].python,
+                plan.first_ranks[index],
+                plan.ranks_per_node[index],
+            )
+            for index, node in enumerate(agent.connection.node for agent in agents)
+        ]
+        record.write(
+            JobRecord(
+                name=plan.job.name,
+                run=self._run,
+                hosts=tuple(hosts),
+                started_s=time.time(),
+                detached=self._options.detach,
+                grace_s=self._timing.grace_s,
+                link_s=self._timing.link_s,
+                head=head_name(),
+            )
+        )
+        return record

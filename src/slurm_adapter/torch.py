@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
 # ModelArts' own default port of worker 0, where the platform itself starts a script.
-_MODELARTS_PORT = 6666
 _LOOPBACK = "127.0.0.1"
+_MODELARTS_PORT = 6666
 
 
 @dataclass(frozen=True)
@@ -222,4 +222,4 @@ def _number(environment: Mapping[str, str], name: str, default: int | None = Non
 
 
 def _alone_method() -> str:
-    return tcp_url(_LOOPBACK, str(first_free_port(_LOOPBACK, _MODELARTS_PORT, 32768)))
+    return tcp_url(_LOOPBACK, str(first_free_port(_LOOPBACK)))

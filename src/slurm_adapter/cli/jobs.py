@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _CONNECT_S = 60.0
 _LOOK_S = 0.2
 _STOPPED = 128 + signal.SIGTERM
+_MOST_SHOWN = 5
 _CONFIRM_S = 15.0
 """What ending a job may take beyond its grace and its time-out for links."""
 
@@ -84,7 +85,9 @@ def show_logs(job_id: str, *, stay: bool) -> int:
 
     if not job.detached:
         return _from_record(record, job, show, stay=stay)
-    fleet = _connect(job)
+    fleet, unreached = _connect(job)
+    for words in unreached:
+        say(f"warning: without {words}")
     try:
         follow.attach(job, fleet, stay=stay)
         if not stay:
@@ -93,13 +96,17 @@ def show_logs(job_id: str, *, stay: bool) -> int:
         status, words = follow.Following(fleet, show, say).run(in_charge=in_charge)
     finally:
         fleet.close()
-    if fleet.left_alone:
-        say(f"{job_id} goes on where it could not be reached: {'; '.join(fleet.left)}")
-        return status
     ended = record.ended()
-    if ended is None and in_charge:
-        record.end(status, words)
-    return status if ended is None else ended[0]
+    if ended is None and (fleet.left_alone or unreached):
+        say(f"{job_id} goes on where it could not be reached: {'; '.join(unreached + fleet.left)}")
+        return status
+    if ended is None:
+        if in_charge or head_lives(job.head) is False:  # it may have lost sight of some ranks
+            record.end(status, words)
+        return status
+    if ended[0] != 0:
+        say(f"{job_id}: {ended[1]}")
+    return ended[0]
 
 
 def _note_if_ended(record: Record, job: JobRecord, found: dict[int, Ended]) -> int:
@@ -152,7 +159,11 @@ def stop_job(job_id: str) -> int:
         return 0
     lives = head_lives(job.head)
     if lives:
-        return _stop_by_head(record, job)
+        _stop_head(record, job)
+        if record.ended() is not None:
+            return _confirmed(job_id, [])
+        # It is gone, and has left alone what it could not reach: that may be possible now.
+        lives = False
     if not job.detached:
         machine = job.head.partition("/")[0]
         raise ClusterUnfitError(
@@ -162,24 +173,26 @@ def stop_job(job_id: str) -> int:
             else "Its head was killed: its hosts have ended it, or will within"
             f" {job.link_s + job.grace_s:g} s.",
         )
-    fleet = _connect(job)
+    fleet, unreached = _connect(job)
     try:
         follow.attach(job, fleet, stay=True)
         follow.end(fleet)
     finally:
         fleet.close()
-    record.end(_STOPPED, "stopped by you")
-    return _confirmed(job_id, fleet.left)
+    left = [*unreached, *fleet.left]
+    if not left:
+        record.end(_STOPPED, "stopped by you")
+    return _confirmed(job_id, left)
 
 
-def _stop_by_head(record: Record, job: JobRecord) -> int:
+def _stop_head(record: Record, job: JobRecord) -> None:
+    """Tell a job's head to end it, and wait until it has ended itself."""
     os.kill(int(job.head.split(" ")[1]), signal.SIGTERM)
     deadline = time.monotonic() + job.grace_s + job.link_s + _CONFIRM_S
     while record.ended() is None and head_lives(job.head):
         if time.monotonic() > deadline:
             raise ClusterUnfitError(f"{record.job_id} has not ended yet", "Try once more.")
         time.sleep(_LOOK_S)
-    return _confirmed(record.job_id, [])
 
 
 def _confirmed(job_id: str, left: list[str]) -> int:
@@ -189,7 +202,12 @@ def _confirmed(job_id: str, left: list[str]) -> int:
     return 4 if left else 0
 
 
-def _connect(job: JobRecord) -> AgentFleet:
+def _connect(job: JobRecord) -> tuple[AgentFleet, list[str]]:
+    """Return an agent on each node that can be reached, and words for each that cannot.
+
+    Raises:
+        ClusterUnfitError: none can.
+    """
     nodes = [
         Node(host.name, address=host.address, user=host.user, port=host.port, python=host.python)
         for host in job.hosts
@@ -200,8 +218,15 @@ def _connect(job: JobRecord) -> AgentFleet:
         agent.begin(_CONNECT_S)
         return agent
 
-    agents = dial(nodes, begin, retry_s=_CONNECT_S, say=say).all()
-    return AgentFleet(agents, Timing(job.grace_s, job.link_s, detached=True), say)
+    dialed = dial(nodes, begin, retry_s=_CONNECT_S, say=say)
+    unreached = [f"{failure.node.name}: {failure.reason}" for failure in dialed.failures]
+    agents = dialed.at_least(0)
+    if not agents:
+        raise ClusterUnfitError(
+            "no host of the job can be reached\n" + "\n".join(unreached[:_MOST_SHOWN]),
+            "What runs there goes on.",
+        )
+    return AgentFleet(agents, Timing(job.grace_s, job.link_s, detached=True), say), unreached
 
 
 def _find(job_id: str) -> tuple[Record, JobRecord]:

@@ -68,10 +68,11 @@ def print_dry_run(dry_run: DryRun, form: str) -> None:
         write_stdout(drawn(dry_run, colour=has_colour(sys.stdout)))
 
 
-def show_dry_run(plan: Plan, form: str) -> None:
-    """Print the dry run of a plan for which nothing but folders would be written."""
+def show_ssh_dry_run(plan: Plan, form: str) -> None:
+    """Print the dry run of a plan for hosts that are reached with ssh."""
     warnings = (*plan.warnings, *boot_warnings(plan))
-    print_dry_run(DryRun(plan, tuple(made_on_nodes(plan)), warnings=warnings), form)
+    files = tuple(made_on_nodes(plan))
+    print_dry_run(DryRun(plan, files, warnings=warnings, over_ssh=True), form)
 
 
 def boot_warnings(plan: Plan, program: Program | None = None) -> list[str]:

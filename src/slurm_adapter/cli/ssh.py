@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from slurm_adapter.cli.background import run_in_background
 from slurm_adapter.cli.hosts import choose_nodes
 from slurm_adapter.cli.leaving import check_grace, leaving_when_stopped
-from slurm_adapter.cli.report import check_format, show_dry_run
+from slurm_adapter.cli.report import check_format, show_ssh_dry_run
 from slurm_adapter.cli.request import job_from_settings, settings_from_layers, settings_of
 from slurm_adapter.cli.start import Start
 from slurm_adapter.errors import BadValueError
@@ -57,7 +57,7 @@ def run_ssh(common: dict[str, Any], options: SshOptions) -> int:
         )
     raise_descriptor_limit()
     if common["dry_run"] and not options.probe:
-        show_dry_run(dry_plan(job, nodes, os.environ), common["format"])
+        show_ssh_dry_run(dry_plan(job, nodes, os.environ), common["format"])
         return 0
     start = Start(job, nodes, options, common)
     if options.detach and not common["dry_run"]:

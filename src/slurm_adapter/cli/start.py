@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from slurm_adapter.cli.report import boot_warnings, say, show_dry_run, warn
+from slurm_adapter.cli.report import boot_warnings, say, show_ssh_dry_run, warn
 from slurm_adapter.cli.watching import Watching
 from slurm_adapter.connect.dial import dial
 from slurm_adapter.launch import ssh
@@ -58,7 +58,7 @@ class Start:
             plan = self._look(job, agents, fleet)
             if self._common["dry_run"]:
                 fleet.end_all(self._timing.grace_s)
-                show_dry_run(plan, self._common["format"])
+                show_ssh_dry_run(plan, self._common["format"])
                 return 0
             choice = LogChoice.parse(self._options.logs, plan.world_size)
             record = self._record(plan, agents)
@@ -101,14 +101,18 @@ class Start:
         from slurm_adapter.launch.sync import Target, find_code, sync  # noqa: PLC0415 - pathspec
 
         moved = ssh.moved(job, f"{job.folder}/code/{os.path.basename(job.code)}")  # noqa: PTH119
-        code = find_code(job.code, (job.folder,))
+        jobs = f"{job.code}/slurm-adapter"  # where jobs have their folders unless told otherwise
+        code = find_code(job.code, (job.folder, jobs))
         targets = [Target(agent.connection, agent.python) for agent in agents]
         synced = sync(code, moved.code, targets)
         for warning in synced.warnings:
             self._warn(warning)
+        total, *hosts = synced.lines()
+        if not self._common["quiet"]:
+            say(total)
         if self._common["verbose"]:
-            for host in synced.hosts:
-                say(host.line())
+            for line in hosts:
+                say(line.strip())
         return moved
 
     def _look(self, job: Job, agents: Sequence[Agent], fleet: AgentFleet) -> Plan:

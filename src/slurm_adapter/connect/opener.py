@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from slurm_adapter.cluster.cluster import Node
     from slurm_adapter.connect.settings import Settings
 
-_DEEPEST = 8
-
 
 class _FabricConnection(fabric.Connection):  # type: ignore[misc]
     # Fabric would write it into the configuration that all connections share.
@@ -103,45 +101,63 @@ class Opener:
         limit_s = min(settings.connect_timeout_s, self._longest_s)
         settings = replace(settings, connect_timeout_s=limit_s)
         hops = hop_nodes(settings.proxy_jump) if via is None else via
-        if len(hops) > _DEEPEST:
-            raise BadValueError(f"{node.name} is behind more than {_DEEPEST} jump hosts")
         with ExitStack() as undo:
-            way = self._way(node, settings, hops, undo)
-            connection = self._log_in(settings, way, undo)
+            proxied = settings.proxy_command is not None and not hops
+            proxy = self._proxy(settings, undo) if proxied else None
+            way = proxy.connection if proxy is not None else self._way(settings, hops, undo)
+            try:
+                connection = self._log_in(settings, way, undo)
+            except ConnectError as error:
+                if proxy is None:
+                    raise
+                raise proxy.failure(error) from error
             connection.transport.watch(settings.alive_interval_s, settings.alive_count_max)
             return RemoteConnection(
                 node, connection, settings.connect_timeout_s, undo.pop_all().close
             )
 
-    def _way(self, node: Node, settings: Settings, hops: tuple[Node, ...], undo: ExitStack) -> Any:
-        if hops:
-            hop = self._hop(node, hops)
-            transport = hop.enter()
-            undo.callback(hop.leave)
-            return connect_through(settings, transport, hops[-1].name)
-        if settings.proxy_command is not None:
-            if settings.proxy_fdpass:
-                raise BadValueError(
-                    f"{node.name} is reached with ProxyUseFdpass, which does not work here",
-                    "Use a ProxyCommand without it, or ProxyJump.",
-                )
-            proxy = Proxy(settings.proxy_command)
-            undo.callback(proxy.close)
-            self._watch(proxy.connection, undo)
-            return proxy.connection
-        return connect_tcp(settings, partial(self._watch, undo=undo))
+    def _way(self, settings: Settings, hops: tuple[Node, ...], undo: ExitStack) -> Any:
+        if not hops:
+            return connect_tcp(settings, partial(self._watch, undo=undo))
+        hop = self._hop(settings, hops)
+        transport = hop.enter()
+        undo.callback(hop.leave)
+        return connect_through(settings, transport, hops[-1].name)
 
-    def _hop(self, node: Node, hops: tuple[Node, ...]) -> _Hop:
-        if node.name in {hop.name for hop in hops}:
+    def _proxy(self, settings: Settings, undo: ExitStack) -> Proxy:
+        if settings.proxy_fdpass:
             raise BadValueError(
-                f"{node.name} is its own jump host",
-                "Leave it out in the ssh config: `Host * !" + node.name + "`, or ProxyJump none.",
+                f"{settings.name} is reached with ProxyUseFdpass, which does not work here",
+                "Use a ProxyCommand without it, or ProxyJump.",
             )
+        proxy = Proxy(settings.proxy_command or "")
+        undo.callback(proxy.close)
+        self._watch(proxy.connection, undo)
+        return proxy
+
+    def _hop(self, settings: Settings, hops: tuple[Node, ...]) -> _Hop:
+        self._check_no_circle(settings, hops)
         with self._lock:
             if hops not in self._hops:
+                # The first hop is reached as its own settings say, the others from the one before.
                 before = hops[:-1] or None
                 self._hops[hops] = _Hop(partial(self._open, hops[-1], before))
             return self._hops[hops]
+
+    def _check_no_circle(self, settings: Settings, hops: tuple[Node, ...]) -> None:
+        seen = {_place(settings)}
+        while hops:
+            found = [self._config.settings(hop) for hop in hops]
+            for hop in found:
+                if _place(hop) in seen:
+                    raise BadValueError(
+                        f"{settings.name} is behind jump host {hop.name}, which leads back to"
+                        " itself",
+                        f"Leave it out in the ssh config: `Host * !{hop.name}`, or give it"
+                        " ProxyJump none.",
+                    )
+                seen.add(_place(hop))
+            hops = hop_nodes(found[0].proxy_jump)
 
     def _log_in(self, settings: Settings, way: Any, undo: ExitStack) -> fabric.Connection:
         known = self._host_keys.known(settings).keys(settings.host_key_name)
@@ -259,6 +275,10 @@ def _failure(error: Exception, settings: Settings) -> ConnectError:
         detail=f"{where}: {str(error) or 'it ended the connection'}",
         again=True,
     )
+
+
+def _place(settings: Settings) -> tuple[str, int, str]:
+    return settings.hostname, settings.port, settings.user
 
 
 def _shut(connection: socket.socket) -> None:

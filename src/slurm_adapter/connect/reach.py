@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
@@ -16,6 +17,7 @@ from slurm_adapter.connect.settings import bracketed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from slurm_adapter.connect.settings import Settings
     from slurm_adapter.connect.transport import Transport
@@ -107,7 +109,25 @@ def tcp_failure(error: OSError, where: str, limit_s: float) -> ConnectError:
     return ConnectError(f"cannot connect: {said}", detail=where, again=error.errno in _AGAIN)
 
 
-def connect_through(settings: Settings, hop: Transport, hop_name: str) -> paramiko.Channel:
+class HopSocket:
+    """A channel of a jump host's connection, for a transport to take for a socket.
+
+    Unlike the channel, it can be closed when the jump host is gone.
+    """
+
+    def __init__(self, channel: paramiko.Channel) -> None:
+        self._channel = channel
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._channel, name)
+
+    def close(self) -> None:
+        """Close it, whether or not the jump host can still be told."""
+        with contextlib.suppress(paramiko.SSHException, EOFError, OSError):
+            self._channel.close()
+
+
+def connect_through(settings: Settings, hop: Transport, hop_name: str) -> HopSocket:
     """Have a jump host connect to the host.
 
     Raises:
@@ -115,11 +135,13 @@ def connect_through(settings: Settings, hop: Transport, hop_name: str) -> parami
     """
     where = bracketed(settings.hostname, settings.port)
     try:
-        return hop.open_channel(
-            "direct-tcpip",
-            (settings.hostname, settings.port),
-            ("127.0.0.1", 0),
-            timeout=settings.connect_timeout_s,
+        return HopSocket(
+            hop.open_channel(
+                "direct-tcpip",
+                (settings.hostname, settings.port),
+                ("127.0.0.1", 0),
+                timeout=settings.connect_timeout_s,
+            )
         )
     except paramiko.ChannelException as error:
         forbidden = error.code == 1
@@ -141,6 +163,7 @@ class Proxy:
     """A running ProxyCommand; `connection` is its input and output."""
 
     def __init__(self, line: str) -> None:
+        self.line = line
         self.connection, theirs = socket.socketpair()
         self._said = os.memfd_create("proxy")
         with theirs:
@@ -152,6 +175,15 @@ class Proxy:
                 stderr=self._said,
                 start_new_session=True,  # Ctrl-C must not cut it before the node was told
             )
+
+    def failure(self, error: ConnectError) -> ConnectError:
+        """Return what went wrong, with the command's own words where it has some."""
+        said = self.said()
+        if not (error.again and said):
+            return error
+        return ConnectError(
+            "its ProxyCommand failed", f"Try it by hand: {self.line}", detail=said, again=True
+        )
 
     def said(self) -> str:
         """Return the end of what it printed to its error stream."""

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S = 10.0
 ALIVE_INTERVAL_S = 30
+# Debian's ssh has 300 in BatchMode: a cut link would pass for a silent one for 20 minutes.
+_LONGEST_ALIVE_INTERVAL_S = 60
 _DEFAULT_METHODS = (
     *("gssapi-with-mic", "hostbased", "publickey"),
     *("keyboard-interactive", "password"),
@@ -151,7 +153,9 @@ def read_settings(
         bind_address=optional("bindaddress"),
         bind_interface=optional("bindinterface"),
         connect_timeout_s=float(timeout) if timeout else CONNECT_TIMEOUT_S,
-        alive_interval_s=int(last("serveraliveinterval", "0")) or ALIVE_INTERVAL_S,
+        alive_interval_s=min(
+            int(last("serveraliveinterval", "0")) or ALIVE_INTERVAL_S, _LONGEST_ALIVE_INTERVAL_S
+        ),
         alive_count_max=int(last("serveralivecountmax", "3")),
     )
 

@@ -67,6 +67,14 @@ class Transport(paramiko.Transport):  # type: ignore[misc]
         """Why the server ended the connection, in its own words."""
         self.get_security_options().key_types = tuple(server_key_types)
 
+    def run(self) -> None:
+        """Serve the connection to its end, whatever that is, without a word on stderr."""
+        try:
+            super().run()
+        except Exception as error:  # noqa: BLE001 - it was lost while it was being closed
+            self.active = False
+            self.saved_exception = error
+
     def watch(self, interval_s: int, most_unanswered: int) -> None:
         """From now on, notice when nothing comes any more.
 

@@ -195,9 +195,11 @@ class AgentFleet:
             del self._ranks[rank]
         self._let_go(agent)
         if not agent.confirmed:
-            self.left.append(f"{agent.name}: {agent.lost}{self._rest_of(agent)}")
+            told = f"{agent.name}: {agent.lost}{self._rest_of(agent)}"
+        self.left.append(told)
         if self.timing.detached and agent.unreachable:
             self.left_alone = True
+            self._warn(told)
         else:
             yield Lost(agent.index, tuple(ranks), agent.lost, NODE_LOST, time.monotonic())
 

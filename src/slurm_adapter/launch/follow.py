@@ -25,18 +25,21 @@ def attach(job: JobRecord, fleet: AgentFleet, *, stay: bool) -> None:
 
     Args:
         job: the job.
-        fleet: an agent on each of its nodes.
+        fleet: an agent on each of its nodes that can be reached.
         stay: whether they go on until it ends; else they tell what there is, and leave.
 
     Raises:
         AdapterError: where a node knows nothing of it.
     """
-    ranks = [range(host.first_rank, host.first_rank + host.ranks) for host in job.hosts]
+    hosts = [job.hosts[agent.index] for agent in fleet.agents]
+    ranks = [range(host.first_rank, host.first_rank + host.ranks) for host in hosts]
     requests = [
-        pack({"run": job.run, "index": index, "ranks": tuple(mine), "stay": stay})
-        for index, mine in enumerate(ranks)
+        pack({"run": job.run, "index": agent.index, "ranks": tuple(mine), "stay": stay})
+        for agent, mine in zip(fleet.agents, ranks, strict=True)
     ]
-    fleet.ask(requests, frames.FOLLOW, frames.FACTS)
+    answers = fleet.ask(requests, frames.FOLLOW, frames.FACTS)
+    for agent, answer in zip(fleet.agents, answers, strict=True):
+        agent.clock_s = agent.answered_s - float(answer)
     fleet.take_ranks(ranks)
 
 

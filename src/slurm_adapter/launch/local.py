@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from slurm_adapter.job import Job
 
 _FIRST_ADDRESS, _MOST_NODES = 10, 244
-_FIRST_PORT, _LAST_PORT = 6666, 32768
 _STDERR = 2
 _LOOPBACK = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
@@ -130,8 +129,8 @@ def _plan(job: Job, environment: Mapping[str, str]) -> Plan:
         facts.check_port_free(port, reason)
     else:
         address = str(nodes[0].address)
-        port = facts.first_free_port(address, _FIRST_PORT, _LAST_PORT)
-        reason = f"the first free one on {address} from {_FIRST_PORT} up"
+        port = facts.first_free_port(address)
+        reason = f"the first free one on {address} from {facts.FIRST_PORT} up"
     contract = get_contract(job.contract)
     ranks = sum(contract.ranks_on(node) * (contract.fan_out(node) or 1) for node in nodes)
     own = (item for item in _settings(ranks) if item.name not in environment)

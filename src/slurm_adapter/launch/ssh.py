@@ -13,7 +13,7 @@ from slurm_adapter.contracts import wanted_view
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.job import Boot
 from slurm_adapter.node import frames
-from slurm_adapter.node.facts import is_loopback
+from slurm_adapter.node.facts import FIRST_PORT, is_loopback
 from slurm_adapter.node.leftovers import RUN_VARIABLE
 from slurm_adapter.node.wire import pack
 from slurm_adapter.plan import Plan, make_plan
@@ -97,7 +97,7 @@ def look_around(
     _check_addresses(known)
     if wanted is None:
         port = int(found[0]["port"])
-        reason = f"the first free one on {known[0].address} from 6666 up"
+        reason = f"the first free one on {known[0].address} from {FIRST_PORT} up"
     else:
         port, reason = wanted
     return make_plan(
@@ -109,16 +109,20 @@ def dry_plan(job: Job, nodes: Sequence[Node], environment: Mapping[str, str]) ->
     """Return the plan as far as it is known without asking any host."""
     known = tuple(_known(job, node, {}) for node in nodes)
     wanted = job.wanted_port(environment)
-    port, reason = wanted or (None, "the first free one on the first host, from 6666 up")
+    port, reason = wanted or (FIRST_PORT, "or the next one that is free on the first host")
     return make_plan(
-        job, Cluster(known, "the host list", addressed=True), _run(None, port, reason, environment)
+        job,
+        Cluster(known, "the host list", addressed=True),
+        _run(new_run(), port, reason, environment),
     )
 
 
-def _run(uuid: str | None, port: int | None, reason: str, environment: Mapping[str, str]) -> Run:
-    settings = (*crossing(environment), *unbuffered(environment))
-    if uuid is not None:
-        settings = (*settings, Setting(RUN_VARIABLE, uuid, "by which leftovers would be found"))
+def _run(uuid: str, port: int, reason: str, environment: Mapping[str, str]) -> Run:
+    settings = (
+        *crossing(environment),
+        *unbuffered(environment),
+        Setting(RUN_VARIABLE, uuid, "by which leftovers would be found"),
+    )
     return Run(uuid, port, reason, "ma-job- and a UUID drawn for this run", settings)
 
 

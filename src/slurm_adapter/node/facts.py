@@ -8,6 +8,8 @@ import os
 from slurm_adapter.errors import ClusterUnfitError
 
 HOSTS = "/etc/hosts"
+FIRST_PORT, _LAST_PORT = 6666, 32767
+"""Where a free port is looked for: from where ModelArts has it, below all ephemeral ranges."""
 _STEP_TITLE = r"slurmstepd: \[([^.\]]+)\.([^\]]+)\]"
 _MOST_ANCESTORS = 16
 # Device files that the drivers make, one for each card: NVIDIA's, Ascend's.
@@ -148,13 +150,13 @@ def check_port_free(port: int, reason: str) -> None:
         )
 
 
-def first_free_port(address: str, start: int, stop: int) -> int:
-    """Return the first port from `start` up that can be bound on an address."""
-    for port in range(start, stop):
+def first_free_port(address: str) -> int:
+    """Return the first port from `FIRST_PORT` up that can be bound on an address."""
+    for port in range(FIRST_PORT, _LAST_PORT + 1):
         if _bind_error(address, port) is None:
             return port
     raise ClusterUnfitError(
-        f"no port from {start} to {stop - 1} is free on {address}", "Choose one with --port."
+        f"no port from {FIRST_PORT} to {_LAST_PORT} is free on {address}", "Choose one with --port."
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import select
+import time
 
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.node import frames, leftovers, signals
@@ -40,7 +41,8 @@ def follow(request: Mapping[str, Any]) -> int:
             "It may have been removed there.",
         )
     follower = _Follower(folder, request["ranks"])
-    follower.send(frame(frames.FACTS))
+    # Its clock's moment, without which the ends of ranks on two machines have no order.
+    follower.send(frame(frames.FACTS, repr(time.monotonic()).encode()))
     return follower.stay() if request["stay"] else follower.look_once()
 
 

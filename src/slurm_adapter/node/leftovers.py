@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 
 from slurm_adapter.node import signals
 from slurm_adapter.node.facts import read_text
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RUN_VARIABLE = "SLURM_ADAPTER_RUN"
+_AGAIN_S = 0.01
+_DYING_S = 5.0
+"""What waits for a disk that does not answer does not even die of SIGKILL."""
 
 
 def _folder() -> str:
@@ -82,15 +86,17 @@ def _dead_runs() -> Iterator[str]:
 
 def end_run(run: str) -> int:
     """Kill every process of a run, and what it forks meanwhile; return how many that were."""
-    count = 0
-    while found := list(_of_run(run)):
-        count += len(found)
+    killed: set[int] = set()
+    deadline = time.monotonic() + _DYING_S
+    while (found := list(_of_run(run))) and time.monotonic() < deadline:
+        killed.update(found)
         for pid in found:
             try:
                 os.kill(pid, signals.SIGKILL)
             except ProcessLookupError:
                 continue
-    return count
+        time.sleep(_AGAIN_S)
+    return len(killed)
 
 
 def _of_run(run: str) -> Iterator[int]:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from slurm_adapter.cluster.cluster import Cluster, Run
     from slurm_adapter.job import Job
 
-_FIRST_PORT, _LAST_PORT = 6666, 32768
-
 
 @record
 class Prepared:
@@ -67,7 +65,7 @@ def look(request: Mapping[str, Any]) -> Iterator[tuple[bytes, tuple[str, ...]]]:
     }
     if request["first"]:
         if request["port"] is None:
-            found["port"] = str(facts.first_free_port(address, _FIRST_PORT, _LAST_PORT))
+            found["port"] = str(facts.first_free_port(address))
         else:
             facts.check_port_free(*request["port"])
     yield frames.FACTS, tuple(f"{name}={value}" for name, value in found.items())

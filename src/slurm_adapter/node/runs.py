@@ -40,7 +40,10 @@ class RunFolder:
     def make(self) -> None:
         """Make it, with this process as the one that watches the run."""
         try:
-            os.makedirs(self.path, 0o700)  # noqa: PTH103
+            run = os.path.dirname(self.path)  # noqa: PTH120
+            os.makedirs(os.path.dirname(run), 0o700, exist_ok=True)  # noqa: PTH103, PTH120
+            os.makedirs(run, 0o700, exist_ok=True)  # noqa: PTH103
+            os.mkdir(self.path, 0o700)  # noqa: PTH102
             self._write("agent", f"{os.getpid()} {_start_of(os.getpid())}")
         except OSError as error:
             raise ClusterUnfitError(
@@ -87,7 +90,8 @@ class RunFolder:
 
     def _write(self, name: str, text: str) -> None:
         own = f"{self.path}/.{name}"
-        with open(own, "w", encoding="utf-8") as file:  # noqa: PTH123
+        descriptor = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123
             file.write(text)
         os.replace(own, f"{self.path}/{name}")  # noqa: PTH105
 

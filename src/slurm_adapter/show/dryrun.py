@@ -36,6 +36,8 @@ class DryRun:
     script: Script | None = None
     slurm: SlurmAnswer | None = None
     warnings: tuple[str, ...] = ()
+    over_ssh: bool = False
+    """Whether the nodes are reached with ssh: commands to paste then are, too."""
 
     def to_json(self) -> str:
         """Return everything as one JSON document, secrets masked."""

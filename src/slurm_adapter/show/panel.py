@@ -98,24 +98,34 @@ def _choose(
 def _title(progress: Progress, now_s: float, width: int) -> Text:
     """Return a rule with the whole job's figures in it; the cursor rests on its first cell."""
     nodes = progress.nodes
-    title = Text.assemble(("── ", "dim"), (_clock(now_s - progress.begun_s), "bold"), no_wrap=True)
-    title.append(" · ", "dim").append(_summary(len(nodes), "node", _states(nodes)))
-    if ranks := sum(node.ranks for node in nodes):
-        ends = Counter[str]()
-        for node in nodes:
-            ends.update(_ends(node))
-        title.append(" · ", "dim").append(_summary(ranks, "rank", ends))
+    ends = Counter[str]()
+    for node in nodes:
+        ends.update(_ends(node))
+    titles = []
+    for in_full in (True, False):
+        title = Text.assemble(("── ", "dim"), (_clock(now_s - progress.begun_s), "bold"))
+        title.append(" · ", "dim").append(_summary("node", _states(nodes), in_full=in_full))
+        if ends:
+            title.append(" · ", "dim").append(_summary("rank", ends, in_full=in_full))
+        titles.append(title)
+    title = next((title for title in titles if title.cell_len <= width - 2), titles[-1])
     title.truncate(width - 2, overflow="ellipsis")
-    return title.append(" " + "─" * (width - title.cell_len - 1), "dim")
+    title.append(" " + "─" * (width - title.cell_len - 1), "dim")
+    title.no_wrap = True
+    return title
 
 
-def _summary(count: int, what: str, states: Counter[str]) -> Text:
-    """Return `3 nodes running`, or `3 nodes: 2 running, 1 lost`."""
+def _summary(what: str, states: Counter[str], *, in_full: bool) -> Text:
+    """Return `3 nodes running`, or `3 nodes: 2 running, 1 lost`, or in brief `3 nodes, 1 lost`."""
+    count = sum(states.values())
     words = f"{count:,} {what}{'s' if count > 1 else ''}"
     if len(states) == 1:
         (state,) = states
         return Text.assemble(words, " ", (state, _alarm(state)))
-    return Text.assemble(words, ": ", _counted(states))
+    if in_full:
+        return Text.assemble(words, ": ", _counted(states))
+    alarming = Counter({state: states[state] for state in _ALARMING if state in states})
+    return Text(", ").join([Text(words), _counted(alarming)] if alarming else [Text(words)])
 
 
 def _counted(states: Counter[str]) -> Text:
@@ -185,8 +195,10 @@ def _ranks(node: NodeProgress, *, in_words: bool) -> Text:
         return Text(text, style="dim")
     if in_words:
         return _counted(_ends(node))
-    living = Text(f"{node.living} of {node.ranks}")
-    return living.append(f", {node.failed} failed", "bold red") if node.failed else living
+    parts = [Text(f"{node.living} of {node.ranks}")]
+    if node.failed:
+        parts.append(Text(f"{node.failed} failed", _alarm("failed")))
+    return Text(", ").join(parts)
 
 
 def _last(node: NodeProgress) -> Text:

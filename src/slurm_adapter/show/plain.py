@@ -66,7 +66,8 @@ def _lines(dry_run: DryRun, inherited: Mapping[str, str]) -> Iterator[str]:
             yield f"# ... {len(plan.cluster.nodes) - 3:,} nodes more ..."
             continue
         yield f"# {node_line(plan, index)}"
-        yield by_hand(list(outside.node_ranks(index)), inherited)
+        command = by_hand(list(outside.node_ranks(index)), inherited)
+        yield _over_ssh(plan, index, command) if dry_run.over_ssh else command
 
 
 def _node(plan: Plan, index: int, first: RankPlan) -> Iterator[str]:
@@ -98,6 +99,15 @@ def _setting(item: Setting) -> str:
     return f"      {item.name}={printable(item.shown)}  ({item.reason})"
 
 
+def _over_ssh(plan: Plan, index: int, command: str) -> str:
+    """Return a command that runs another on a node, where the job's folder may not be there yet."""
+    node = plan.cluster.nodes[index]
+    words = ["ssh", *(["-l", node.user] if node.user else [])]
+    words += ["-p", str(node.port)] if node.port else []
+    make = shell_words(["mkdir", "-p", plan.job.folder])
+    return shell_words([*words, node.name, f"{make} && {command}"])
+
+
 def by_hand(ranks: list[RankPlan], inherited: Mapping[str, str]) -> str:
     """Return a command that starts the ranks of one node from a shell on it."""
     commands = [_by_hand(rank, inherited) for rank in ranks]
@@ -109,7 +119,11 @@ def _by_hand(rank: RankPlan, inherited: Mapping[str, str]) -> str:
     for name in rank.removed_from(inherited):
         words += ["-u", name]
     # A secret is not printed: the shell this is pasted into has it, or the rank goes without.
-    words += [f"{item.name}={item.value}" for item in rank.settings if not is_secret(item.name)]
+    words += [
+        f"{item.name}={item.value}"
+        for item in rank.settings
+        if not is_secret(item.name) and item.value != "<address>"
+    ]
     command = shell_words([*words, *rank.words])
     return (
         f"(cd {shell_words([rank.cwd.value])} && {command})" if rank.cwd.value else f"({command})"

@@ -7,6 +7,7 @@ it ends its ranks when it is told to, when stdin ends, and when the head is sile
 from __future__ import annotations
 
 import os
+import select
 
 from slurm_adapter.errors import AdapterError
 from slurm_adapter.node import frames, prepare
@@ -21,26 +22,34 @@ if TYPE_CHECKING:
     from slurm_adapter.node.prepare import Prepared
 
 _READ_BYTES = 1 << 16
+_FIRST_WORD_S = 3600.0
+"""Until the head asks something: it may still be waiting for a password, or copying code."""
 
 
 class Line:
     """The messages of the head, one after the other, while nothing else has to be watched."""
 
     def __init__(self) -> None:
-        self._reader = FrameReader()
+        self.reader = FrameReader()
+        """Whoever listens after this goes on with it: it may hold half a message."""
         self._waiting: list[tuple[bytes, bytes]] = []
 
-    def next(self) -> tuple[bytes, bytes] | None:
-        """Return the next message other than a heartbeat; None where there will be no more."""
+    def next(self, limit_s: float) -> tuple[bytes, bytes] | None:
+        """Return the next message other than a heartbeat; None where there will be no more.
+
+        `limit_s` are seconds of silence after which the head is taken for lost.
+        """
         while True:
             while self._waiting:
                 kind, body = self._waiting.pop(0)
                 if kind != frames.BEAT:
                     return kind, body
+            if not select.select([0], [], [], limit_s)[0]:
+                return None
             data = os.read(0, _READ_BYTES)
             if not data:
                 return None
-            self._waiting += self._reader.feed(data)
+            self._waiting += self.reader.feed(data)
 
 
 def main(arguments: list[str]) -> int:
@@ -55,7 +64,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _serve(line: Line) -> int:
-    asked = line.next()
+    asked = line.next(_FIRST_WORD_S)
     if asked is None:
         return 0
     request: dict[str, Any] = unpack(asked[1])
@@ -65,7 +74,7 @@ def _serve(line: Line) -> int:
         return follow(request)
     for kind, texts in prepare.look(request):
         say(kind, *texts)
-    told = line.next()
+    told = line.next(float(request["link_s"]))
     if told is None or told[0] != frames.PLAN:
         return 0
     index, _, plan = told[1].partition(b"\0")
@@ -74,18 +83,18 @@ def _serve(line: Line) -> int:
     if prepared.folder is not None:
         prepared.folder.make()
     try:
-        return _nested(prepared, request)
+        return _nested(prepared, request, line.reader)
     finally:
         prepared.clean_up()
 
 
-def _nested(prepared: Prepared, request: dict[str, Any]) -> int:
+def _nested(prepared: Prepared, request: dict[str, Any], reader: FrameReader) -> int:
     """Run the ranks in a PID namespace where that is allowed, else as they are."""
     from slurm_adapter.node.nest import run_nested  # noqa: PLC0415 - not needed to look
     from slurm_adapter.node.serve import serve  # noqa: PLC0415
 
     def inner() -> int:
-        return serve(prepared, request)
+        return serve(prepared, request, reader)
 
     try:
         return run_nested(inner)
@@ -93,7 +102,7 @@ def _nested(prepared: Prepared, request: dict[str, Any]) -> int:
         pass
     mark = prepare.mark(request)
     try:
-        return serve(prepared, request)
+        return serve(prepared, request, reader)
     finally:
         if mark is not None:
             mark.take_away()

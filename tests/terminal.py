@@ -8,6 +8,7 @@ import termios
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from unittest.mock import patch
 
 import pyte
 
@@ -39,7 +40,17 @@ class Terminal:
     def resize(self, columns: int, rows: int) -> None:
         """Have another size, as after the window was dragged."""
         fcntl.ioctl(self.stream, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self._screen.resize(rows, columns)
+        screen, lost = self._screen, self._screen.lines - rows
+        if lost > 0:
+            # The emulator drops rows at the top. Terminals keep the cursor's row: what is below
+            # it goes first, and what has to leave at the top is scrolled out.
+            place = screen.cursor.y
+            scrolled = max(0, place + 1 - rows)
+            screen.history.top.extend(screen.buffer[row] for row in range(scrolled))
+            screen.cursor.y = 0
+            screen.insert_lines(lost - scrolled)
+            screen.cursor.y = place - scrolled
+        screen.resize(rows, columns)
 
     def drain(self) -> bytes:
         """Return what was written since it was asked for last, without drawing it."""
@@ -70,7 +81,9 @@ class Terminal:
         rows = self.rows()
         above = self._screen.history.top
         blank = self._screen.default_char
-        texts = ["".join(line.get(x, blank).data for x in range(self._screen.columns)) for line in above]
+        texts = [
+            "".join(line.get(x, blank).data for x in range(self._screen.columns)) for line in above
+        ]
         return [text.rstrip() for text in texts] + rows
 
     @property
@@ -87,10 +100,11 @@ class Terminal:
 
 
 @contextmanager
-def terminal(columns: int, rows: int) -> Iterator[Terminal]:
-    """Give a terminal for a while."""
-    one = Terminal(columns, rows)
-    try:
-        yield one
-    finally:
-        one.close()
+def terminal(columns: int, rows: int, **env: str) -> Iterator[Terminal]:
+    """Give a terminal for a while, and an environment that goes with it, plus `env`."""
+    with patch.dict(os.environ, {"TERM": "xterm-256color", "NO_COLOR": "", **env}):
+        one = Terminal(columns, rows)
+        try:
+            yield one
+        finally:
+            one.close()

@@ -77,7 +77,10 @@ def test_ranks_are_chosen(text: str, shown: set[int]) -> None:
         ("rank=²", "--logs rank=²: '²' is no rank and no range of ranks"),
         ("rank=1-2-3", "--logs rank=1-2-3: '1-2-3' is no rank and no range of ranks"),
         ("rank=8", "--logs rank=8: there is no rank 8; ranks are 0 to 7"),
-        ("rank=0-999999999", "--logs rank=0-999999999: there is no rank 999999999; ranks are 0 to 7"),
+        (
+            "rank=0-999999999",
+            "--logs rank=0-999999999: there is no rank 999999999; ranks are 0 to 7",
+        ),
     ],
 )
 def test_what_cannot_be_chosen_is_told_with_a_remedy(text: str, found: str) -> None:
@@ -132,9 +135,7 @@ def test_nothing_comes_of_ranks_that_are_not_shown_neither_output_nor_errors(pip
     assert (pipes.messages(0), pipes.messages(1)) == ([b"[gpu-n1/0]  x\n"], [b"[gpu-n1/0]  y\n"])
 
 
-def test_ranks_differ_in_colour_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("NO_COLOR", raising=False)
+def test_ranks_differ_in_colour_at_a_terminal() -> None:
     with terminal(80, 24) as screen:
         printer = LinePrinter(["0", "1"], streams=(screen.stream, screen.stream))
         printer.show(Output(0, b"a\nb\n", is_error=False))
@@ -181,7 +182,9 @@ def test_our_own_streams_are_one_and_two() -> None:
 def test_short_lines_go_by_fast(tmp_path: Path) -> None:
     lines = b"step 12345\n" * 50  # what a pipe holds when it is read, at that speed
     stream = os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT)
-    printer = LinePrinter([f"gpu-n{rank:02}/{rank}" for rank in range(16)], streams=(stream, stream))
+    printer = LinePrinter(
+        [f"gpu-n{rank:02}/{rank}" for rank in range(16)], streams=(stream, stream)
+    )
     events = [Output(rank, lines, is_error=False) for rank in range(16)]
     begin_s = time.process_time()  # others may have the processor in between
     for event in events * 500:

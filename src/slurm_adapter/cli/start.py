@@ -57,7 +57,7 @@ class Start:
                 job = self._sync(job, agents)
             plan = self._look(job, agents, fleet)
             if self._common["dry_run"]:
-                fleet.end_all(self._timing.grace_s)
+                fleet.end_all()
                 show_ssh_dry_run(plan, self._common["format"])
                 return 0
             choice = LogChoice.parse(self._options.logs, plan.world_size)
@@ -65,7 +65,7 @@ class Start:
             ssh.start(plan, fleet)
             begun(record)
         except BaseException as error:
-            fleet.end_all(self._timing.grace_s)
+            fleet.end_all()
             if record is not None:
                 record.end(getattr(error, "exit_status", 1), "it could not be started")
             raise

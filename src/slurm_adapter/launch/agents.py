@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _BEATS_IN_TIME = 4
 _LONGEST_BEAT_S = 5.0
+_MOST_REASONS = 5
+_END_S = 10.0
+"""How long nodes may take to confirm that nothing is left of what was hardly there."""
 _PHASE_S = 120.0
 """How long a node may take for one step before its ranks run; name services may be slow."""
 
@@ -156,9 +159,7 @@ class AgentFleet:
                 yield from self._lose(agent)
             else:
                 self._let_go(agent)
-        elif (
-            kind == frames.READY and self._following
-        ):  # one that follows has told all that there is
+        elif kind == frames.READY and self._following:  # it has told all that there is
             for rank in [rank for rank, one in self._ranks.items() if one is agent]:
                 del self._ranks[rank]
             self._let_go(agent)
@@ -194,9 +195,9 @@ class AgentFleet:
         for rank in ranks:
             del self._ranks[rank]
         self._let_go(agent)
+        told = f"{agent.name}: {agent.lost}{self._rest_of(agent)}"
         if not agent.confirmed:
-            told = f"{agent.name}: {agent.lost}{self._rest_of(agent)}"
-        self.left.append(told)
+            self.left.append(told)
         if self.timing.detached and agent.unreachable:
             self.left_alone = True
             self._warn(told)
@@ -218,10 +219,10 @@ class AgentFleet:
         agent.gone = True
         self._selector.unregister(agent)
 
-    def end_all(self, limit_s: float) -> None:
-        """End everything at once, and wait for the agents to confirm it."""
+    def end_all(self) -> None:
+        """End everything at once, wait for the agents to confirm it, and let go of them."""
         self.send(signal.SIGKILL)
-        deadline = time.monotonic() + limit_s
+        deadline = time.monotonic() + _END_S
         while self.remains() and time.monotonic() < deadline:
             for _ in self.events(deadline - time.monotonic()):
                 continue
@@ -260,9 +261,6 @@ class AgentFleet:
         os.close(self._woken)
         os.close(self._waker)
         return iter(())
-
-
-_MOST_REASONS = 5
 
 
 def _refusal(body: bytes) -> AdapterError:

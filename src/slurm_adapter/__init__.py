@@ -1,4 +1,4 @@
-"""Start PyTorch training jobs on Slurm or on this machine; ModelArts scripts run unchanged.
+"""Start PyTorch training jobs on Slurm, over SSH or here; ModelArts scripts run unchanged.
 
 The names below are the library: what the command line does, a program can do. They are loaded
 when first used, because a rank must start in milliseconds.

@@ -198,7 +198,7 @@ def env(words: _Words = None) -> int:
 def program(
     *, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
 ) -> None:
-    """Start PyTorch training jobs on Slurm or on this machine; ModelArts scripts run unchanged."""
+    """Start PyTorch training jobs on Slurm, over SSH or here; ModelArts scripts run unchanged."""
     del version  # answered before any of this is loaded
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.node.process import dying_with_parent
-from slurm_adapter.node.program import find_program
+from slurm_adapter.node.program import find_program, make_folder
 from slurm_adapter.setting import Setting
 
 TYPE_CHECKING = False
@@ -66,6 +66,29 @@ def with_packages(
     return plan.with_settings(node_index, settings)
 
 
+def install_once(
+    plan: Plan, rank: RankPlan, environment: Mapping[str, str], output: int | None
+) -> None:
+    """Install the packages that the ranks of a node share: the first one does, others wait for it.
+
+    Raises:
+        ClusterUnfitError: where that fails.
+    """
+    import fcntl  # noqa: PLC0415 - seldom needed
+    import os  # noqa: PLC0415
+
+    folder = _folder(plan, rank.node_index, 0)
+    make_folder(os.path.dirname(folder), plan.job.folder)  # noqa: PTH120
+    lock = os.open(f"{folder}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        if os.fstat(lock).st_size == 0:
+            install(plan, rank, environment, output)
+            os.write(lock, b"done\n")
+    finally:
+        os.close(lock)
+
+
 def install(plan: Plan, rank: RankPlan, environment: Mapping[str, str], output: int | None) -> None:
     """Install a rank's packages; pip's words go to `output`, as on ModelArts (None: to our own).
 
@@ -75,7 +98,7 @@ def install(plan: Plan, rank: RankPlan, environment: Mapping[str, str], output: 
     import subprocess  # noqa: PLC0415 - 8 ms, seldom needed
 
     job, folder = plan.job, _folder(plan, rank.node_index, rank.local_rank)
-    python = find_program(job.python, environment, job.code)
+    python = find_program(rank.node.python or job.python, environment, job.code)
     settings = {name: value for name, value in environment.items() if name not in _ELSEWHERE}
     settings |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_USER": "0"}
     pip = [f"{folder}/bin/python", "-m", "pip", "install", "--no-input", "-r", job.requirements]

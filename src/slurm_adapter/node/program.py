@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from slurm_adapter.job import Job, Program
 
 _LONG_PATH = 200
+_TRIES = 100
 # Whose files are shown as this user's are those of root on some network file systems.
 _NOBODY = 65534
 
@@ -38,8 +39,7 @@ def make_folder(path: str, own: str | None = None) -> None:
     `path` may belong to another user: who could put things there that this job then trusts.
     """
     try:
-        for folder in _missing_folders(path):
-            _make_one(folder)
+        _make_missing(path)
         if own is not None:
             _check_owner(own, path)
     except OSError as error:
@@ -95,6 +95,19 @@ def make_outputs(job: Job) -> None:
                 f"{os.uname().nodename} cannot make the output {channel.path}: {error.strerror}",
                 f"Name another with --output {channel.name}=PATH.",
             ) from error
+
+
+def _make_missing(path: str) -> None:
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            for folder in _missing_folders(path):
+                _make_one(folder)
+        except (FileNotFoundError, FileExistsError):
+            # The end of another node's run may have taken an empty one away meanwhile.
+            if not tries_left:
+                raise
+        else:
+            return
 
 
 def _missing_folders(path: str) -> list[str]:

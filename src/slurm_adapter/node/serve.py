@@ -18,13 +18,14 @@ from slurm_adapter.node.uplink import LONGEST_BEAT_S, Uplink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from slurm_adapter.node.events import Event
     from slurm_adapter.node.frames import FrameReader
     from slurm_adapter.node.prepare import Prepared
     from slurm_adapter.node.runs import RunFolder
+    from slurm_adapter.plan import Plan, RankPlan
 
 _AGAIN_S = 0.2
 """Until what was killed is looked for once more."""
@@ -73,7 +74,23 @@ def _surround(prepared: Prepared, uplink: Uplink) -> tuple[str, list[Start]]:
     for rank in ranks:
         make_told(plan.job, rank.told)
     level = plan.cluster.nodes[index].view
-    return level, [make_start(rank, environment, entry) for rank in ranks]
+    return level, [
+        make_start(rank, environment, entry, _installing(plan, rank, environment)) for rank in ranks
+    ]
+
+
+def _installing(
+    plan: Plan, rank: RankPlan, environment: Mapping[str, str]
+) -> Callable[[int], None] | None:
+    """Return what installs a rank's packages; None where none were asked for."""
+    if not plan.job.install_requirements:
+        return None
+    from slurm_adapter.node.packages import install_once  # noqa: PLC0415 - seldom needed
+
+    def install(output: int) -> None:
+        install_once(plan, rank, rank.environment(environment), output)
+
+    return install
 
 
 class _Agent:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 
-from slurm_adapter.errors import ClusterUnfitError
+from slurm_adapter.errors import AdapterError, ClusterUnfitError
 from slurm_adapter.node import process, signals
 from slurm_adapter.node.program import cannot_run, find_program
+from slurm_adapter.output import complain
 from slurm_adapter.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import NoReturn
 
     from slurm_adapter.node.view import Entry
@@ -33,18 +34,26 @@ class Start:
     cwd: str
     entry: Entry | None = None
     """Namespaces to enter; None where the rank gets none of its own."""
+    first: Callable[[int], None] | None = None
+    """What the rank's process does before all this, with a descriptor for what it says; raises an
+    `AdapterError` where it cannot."""
 
 
-def make_start(rank: RankPlan, inherited: Mapping[str, str], entry: Entry | None) -> Start:
-    """Return how to start a planned rank here.
+def make_start(
+    rank: RankPlan,
+    inherited: Mapping[str, str],
+    entry: Entry | None,
+    first: Callable[[int], None] | None = None,
+) -> Start:
+    """Return how to start a planned rank here; the arguments are as in `Start`.
 
     Raises:
         ClusterUnfitError: where its program is not found.
     """
     environment, cwd = rank.environment(inherited), rank.cwd.value
-    first, *rest = rank.words
-    words = (find_program(first, environment, cwd), *rest)
-    return Start(rank.rank, rank.node.name, words, environment, cwd, entry)
+    program, *rest = rank.words
+    words = (find_program(program, environment, cwd), *rest)
+    return Start(rank.rank, rank.node.name, words, environment, cwd, entry, first)
 
 
 def spawn(start: Start, stdout: int, stderr: int) -> int:
@@ -91,6 +100,12 @@ def _become(
     try:
         os.setsid()
         die_with_parent()
+        if start.first is not None:
+            os.close(tell)  # nobody is to wait so long: from here on the rank itself has begun
+            tell = os.dup2(stderr, 2)
+            for number in (*signals.STOPPING, signals.SIGCHLD):  # our starter's own
+                signals.handle(number, signals.SIG_DFL)
+            start.first(stdout)
         if start.entry is not None:
             start.entry.enter()
         what = "enter"
@@ -102,8 +117,13 @@ def _become(
         for number in (signals.SIGPIPE, signals.SIGXFSZ):  # which Python ignores
             signals.handle(number, signals.SIG_DFL)
         os.execve(start.words[0], start.words, start.environment)  # noqa: S606
+    except AdapterError as error:
+        os._exit(complain(error))
     except OSError as error:
-        os.write(tell, f"{what} {error.errno or 1}".encode())
+        if start.first is not None:
+            os._exit(complain(_refusal(start, what, error)))
+        else:
+            os.write(tell, f"{what} {error.errno or 1}".encode())
     finally:
         os._exit(127)
 

@@ -76,15 +76,29 @@ class LoopbackSshd:
     @classmethod
     @contextlib.contextmanager
     def start(
-        cls, *, listen: str = "127.0.0.1", host_keys: tuple[str, ...] = ("ed25519",), **options: str
+        cls,
+        *,
+        listen: str = "127.0.0.1",
+        host_keys: tuple[str, ...] = ("ed25519",),
+        password: str = "",
+        **options: str,
     ) -> Iterator["LoopbackSshd"]:
-        """Start one and wait until it listens; `options` as in sshd_config(5)."""
+        """Start one and wait until it listens.
+
+        Args:
+            listen: its address.
+            host_keys: their types.
+            password: of the user, for this server only (as root); with `UsePAM` it is asked for
+                by keyboard-interactive.
+            options: as in sshd_config(5).
+        """
         with tempfile.TemporaryDirectory(prefix="sshd-") as name:
             folder = Path(name)
             user_key = make_key(folder / "id_ed25519")
             shutil.copy(f"{user_key}.pub", folder / "authorized_keys")
             keys = [make_key(folder / f"host_{kind}", kind) for kind in host_keys]
-            server = cls(folder, *_listening(_words(folder, keys, listen, options)))
+            words = _words(folder, keys, listen, options)
+            server = cls(folder, *_listening(words, _password_lines(folder, password)))
             reader = threading.Thread(target=server._read_log, daemon=True)
             reader.start()
             server.known_hosts.write_text(
@@ -133,11 +147,15 @@ class LoopbackSshd:
         """End the server and the connections it still serves, nothing else."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.process.pid, signal.SIGSTOP)  # it makes no more of them meanwhile
-        for pid in _descendants(self.process.pid):
+        for pid in self.serving():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.process.kill()
         self.process.wait(10)
+
+    def serving(self) -> list[int]:
+        """Return the processes that serve a connection now, and what runs below them."""
+        return _descendants(self.process.pid)
 
     def wait_for_line(self, pattern: str, count: int = 1, limit_s: float = 20.0) -> list[str]:
         """Wait until `count` lines of the log match, return them."""
@@ -171,13 +189,13 @@ def _words(folder: Path, keys: list[Path], listen: str, more: dict[str, str]) ->
     return [*words, *(word for pair in pairs for word in ("-o", pair))]
 
 
-def _listening(words: list[str]) -> tuple[int, "subprocess.Popen[str]"]:
+def _listening(words: list[str], lines: str) -> tuple[int, "subprocess.Popen[str]"]:
     """Start sshd on a free port, return the port and the process once it listens."""
     said = ""
     for _ in range(_PORTS_TO_TRY):
         port = free_port()
         process = subprocess.Popen(
-            _surrounded(*words, "-o", f"Port={port}"),
+            _surrounded(*words, "-o", f"Port={port}", lines=lines),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -233,10 +251,32 @@ def _surroundings() -> str:
     return "\n".join(lines)
 
 
-def _surrounded(*words: str) -> list[str]:
-    if not _surroundings():
+def _password_lines(folder: Path, password: str) -> str:
+    """Return shell lines that give the user a password where only this sshd sees it."""
+    if not password:
+        return ""
+    user = getpass.getuser()
+    hashed = subprocess.run(
+        ["openssl", "passwd", "-6", password], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    change = shlex.quote(f"s|^{re.escape(user)}:[^:]*:|{user}:{hashed}:|")
+    shadow, pam = folder / "shadow", folder / "pam"
+    pam.write_text("auth required pam_unix.so\naccount required pam_permit.so\n")
+    return "\n".join(
+        [
+            f"touch {shadow}",
+            f"chmod 600 {shadow}",
+            f"sed {change} /etc/shadow > {shadow}",
+            f"mount --bind {shadow} /etc/shadow",
+            f"mount --bind {pam} /etc/pam.d/sshd",
+        ]
+    )
+
+
+def _surrounded(*words: str, lines: str = "") -> list[str]:
+    if not _surroundings() and not lines:
         return list(words)
-    script = f'set -e\n{_surroundings()}\nexec "$@"'
+    script = f'set -e\n{_surroundings()}\n{lines}\nexec "$@"'
     return ["unshare", "--mount", "sh", "-c", script, "sh", *words]
 
 

@@ -16,22 +16,6 @@ from testbed import SshHosts, processes, until
 
 LONG_S = 60.0
 """Far more than anything here takes; a test that needs it has failed."""
-NEVER = ("--grace", "1000", "--link-timeout", "1000")
-"""For what ends without either: were one of them waited for, the test would fail."""
-
-# A child in a session of its own, whose output is not ours. `fail` comes with SIGUSR1.
-FAMILY = """\
-import os, signal, subprocess, sys, time
-rank = int(os.environ.get("RANK") or os.environ["VC_TASK_INDEX"])
-signal.signal(signal.SIGUSR1, lambda *_: sys.exit(3))
-subprocess.Popen(["sleep", "1000"], start_new_session=True,
-                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-"""
-UP = "print('up', flush=True)\n"
-WAIT = UP + "while True:\n    signal.pause()\n"
-DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + WAIT
-TICK = UP + "while True:\n    print('tick', flush=True)\n    time.sleep(0.01)\n"
-
 _AGENT = "slurm-adapter agent "
 
 
@@ -48,8 +32,16 @@ class End:
 class SshJob:
     """A running `slurm-adapter ssh`."""
 
-    def __init__(self, hosts: SshHosts, head: "subprocess.Popen[str]", errors: IO[str]) -> None:
+    def __init__(
+        self,
+        hosts: SshHosts,
+        head: "subprocess.Popen[str]",
+        errors: IO[str],
+        afterwards: contextlib.ExitStack,
+    ) -> None:
         self.hosts, self.head = hosts, head
+        self.afterwards = afterwards
+        """What has to be undone when all is over."""
         self._errors = errors
         self._out = ""
 
@@ -62,6 +54,14 @@ class SshJob:
             assert line, self.errors()
             self._out += line
             seen += line.endswith(" up\n")
+
+    def wait_for_line(self, text: str) -> None:
+        """Read stdout until some rank has said that."""
+        assert self.head.stdout
+        while text not in (line := self.head.stdout.readline()):
+            assert line, self.errors()
+            self._out += line
+        self._out += line
 
     def errors(self) -> str:
         """Return all that has come on stderr until now."""
@@ -86,19 +86,25 @@ class SshJob:
         chain = [pid for pid in own if parent(pid) not in own]
         while below := [pid for pid in own if parent(pid) == chain[-1]]:
             chain += below
-        assert len(chain) == len(own), (chain, own)
         return chain
 
-    def rank(self, node: str) -> int:
+    def rank_pid(self, node: str) -> int:
         """Return the pid of a node's one rank."""
         first = self.agents(node)[-1]
-        (found,) = [pid for pid in self.hosts.cluster.pids(node) if parent(pid) == first]
+        (found,) = [
+            pid for pid in self.hosts.cluster.pids(node) if parent(pid) == first and is_rank(pid)
+        ]
         return found
 
     def session(self, node: str) -> int:
         """Return the pid of the sshd process that carries the connection of this job."""
         (found,) = self.hosts.sessions(node)
         return found
+
+
+def is_rank(pid: int) -> bool:
+    """Tell a rank from an orphan, which has the same parent."""
+    return "train.py" in processes.title(pid)
 
 
 def parent(pid: int) -> int:
@@ -121,7 +127,7 @@ def ssh_job(
     """Start a script on the hosts as their user; whatever is left of it is killed at the end."""
     hosts.cluster.write(folder / "train.py", script)
     wanted = ",".join(nodes or hosts.nodes)
-    with tempfile.TemporaryFile("w+") as errors:
+    with tempfile.TemporaryFile("w+") as errors, contextlib.ExitStack() as afterwards:
         head = hosts.cluster.popen(
             [ADAPTER, "ssh", "-H", wanted, *options, "train.py"],
             cwd=str(folder),
@@ -131,9 +137,10 @@ def ssh_job(
         )
         with head:
             try:
-                yield SshJob(hosts, head, errors)
+                yield SshJob(hosts, head, errors, afterwards)
             finally:
                 head.kill()
+                afterwards.close()
                 for node in hosts.nodes:
                     kill_all(hosts, node)
 

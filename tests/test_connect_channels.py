@@ -109,7 +109,9 @@ class TestRun:
         with pytest.raises(NoAnswerError, match=r"no end of `exec sleep 2` within 0\.2 s"):
             node.run("exec sleep 2", limit_s=0.2)
 
-    def test_hands_no_variable_over(self, node: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_hands_no_variable_over(
+        self, node: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """SSH-02: what a command needs stands in it, quoted by us; nothing is sent beside it."""
         monkeypatch.setenv("LC_SECRET", "x")
         if not isinstance(node, HereConnection):

@@ -16,7 +16,7 @@ from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.connect.config import SshConfig
 from slurm_adapter.connect.dial import dial
 from slurm_adapter.connect.hops import hop_nodes
-from slurm_adapter.connect.hostblocks import HostBlocks, read_host_blocks
+from slurm_adapter.connect.hostblocks import read_host_blocks
 from slurm_adapter.connect.patterns import matches_list
 from slurm_adapter.connect.settings import Settings
 from slurm_adapter.connect.tokens import expand, tokens
@@ -33,9 +33,7 @@ def config(tmp_path: Path) -> Path:
     return tmp_path / "config"
 
 
-def effective(
-    config: Path, node: Node, environment: Mapping[str, str] | None = None
-) -> Settings:
+def effective(config: Path, node: Node, environment: Mapping[str, str] | None = None) -> Settings:
     return SshConfig(config, environment).settings(node)
 
 
@@ -64,7 +62,9 @@ class TestWhatParamikoMisreads:
             config = server.write_config(before=f"Include {other}", Port="1")
             config.write_text(config.read_text() + 'Match final all\nMatch host="*"\n')
             with closing(
-                dial([Node("fabhost")], lambda one, _: one.run("echo hi").output, config_file=config)
+                dial(
+                    [Node("fabhost")], lambda one, _: one.run("echo hi").output, config_file=config
+                )
             ) as dialed:
                 assert dialed.all() == [b"hi\n"]
 
@@ -96,6 +96,9 @@ class TestSettings:
             "    ServerAliveInterval 5\n"
             "    ServerAliveCountMax 2\n"
             "    HostKeyAlgorithms ssh-ed25519\n"
+            "    Ciphers aes256-gcm@openssh.com,aes128-ctr\n"
+            "    MACs hmac-sha2-256\n"
+            "    KexAlgorithms curve25519-sha256@libssh.org\n"
         )
         found = effective(config, Node("n1"), {**os.environ, "BASE": "/base"})
         assert found == Settings(
@@ -103,7 +106,7 @@ class TestSettings:
             hostname="n1.lab",
             port=2222,
             user="%%u",
-            host_key_alias="Gpu",
+            host_key_alias="gpu",
             user_known_hosts=(
                 Path("/a/b"),
                 Path(f"{HOME}/n1.lab/known"),
@@ -114,6 +117,9 @@ class TestSettings:
             hash_known_hosts=True,
             trust_loopback=False,
             host_key_algorithms=("ssh-ed25519",),
+            ciphers=("aes256-gcm@openssh.com", "aes128-ctr"),
+            macs=("hmac-sha2-256",),
+            kex_algorithms=("curve25519-sha256@libssh.org",),
             methods=("password", "publickey"),
             identity_files=(Path(f"{HOME}/my key"), Path("/base/n1-2222")),
             certificate_files=(Path(f"{HOME}/cert.pub"),),
@@ -274,7 +280,7 @@ CONFIG_LINES = st.sampled_from(
         "Match final all",
         "Match user u",
         "Match originalhost gpu1,gpu3 user u",
-        "Match exec \"test %h = gpu2\"",
+        'Match exec "test %h = gpu2"',
         "HostName %h.lab",
         "HostName 10.0.0.9",
         "HostName x%hx%h",
@@ -291,6 +297,22 @@ CONFIG_LINES = st.sampled_from(
     ]
 )
 NAMES = ["gpu1", "gpu2", "gpu3", "GPU3", "cpu1", "a.lab", "gpu10", "pu"]
+
+
+OWN_BLOCKS = st.sampled_from(
+    [
+        *(f"Host {name}\n    HostName {name}.lab\n" for name in NAMES[:4]),
+        *(f"Host {name}\n    HostName 10.0.0.{i}\n    User u\n" for i, name in enumerate(NAMES)),
+        *(f"Host {name}\n    HostName %h.lab\n    HostName x\n" for name in NAMES[:2]),
+        "Host gpu1 gpu2\n    HostName 10.0.0.9\n",
+        "Host gpu3\n    Include MORE\n    HostName 10.0.0.3\n",
+        "Host *\n    Include MORE\n",
+        "Host gpu2\n    Include MORE\n",
+        "Host gpu*\n    HostName gate\n",
+        "Host *\n    User v\n",
+        "Match user u\n    Port 5\n    HostName 10.0.0.4\n",
+    ]
+)
 
 
 class TestAskingOnceForMany:
@@ -317,6 +339,40 @@ class TestAskingOnceForMany:
         assert [one.hostname for one in found] == [f"n{i}.lab" for i in range(250)]
         assert {(one.user, one.port) for one in found} == {("u", 7)}
 
+    @settings(
+        max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
+    @given(st.lists(OWN_BLOCKS, min_size=3, max_size=9), st.permutations(NAMES))
+    def test_gives_the_same_for_hosts_with_blocks_of_their_own(
+        self, config: Path, tmp_path: Path, blocks: list[str], names: list[str]
+    ) -> None:
+        (tmp_path / "more").write_text("Host gpu2\n    HostName 10.0.0.7\nPort 9\n")
+        config.write_text("".join(blocks).replace("MORE", str(tmp_path / "more")))
+        together = SshConfig(config)
+        for name in names:
+            asked = SshConfig(config).settings(Node(name))
+            assert together.settings(Node(name)) == asked
+
+    def test_asks_twice_where_own_blocks_differ_in_hostname_alone(self, config: Path) -> None:
+        blocks = [f"Host n{i} m{i}\n    User u\n    HostName 10.0.0.{i}\n" for i in range(250)]
+        config.write_text("".join(blocks) + "Host *\n    Port 7\n")
+        ssh = CountingConfig(config)
+        found = [ssh.settings(Node(f"n{i}")) for i in range(250)]
+        assert ssh.asked == 2
+        assert [one.hostname for one in found] == [f"10.0.0.{i}" for i in range(250)]
+        assert {(one.user, one.port) for one in found} == {("u", 7)}
+
+    @pytest.mark.parametrize("more", ["HostName 10.0.0.9", "HostName %h.lab"])
+    def test_asks_for_each_where_its_own_hostname_came_true_by_chance(
+        self, config: Path, more: str
+    ) -> None:
+        own = ["n1.lab", "n2.lab", "n3"] if "%h" in more else ["10.0.0.9", "10.0.0.9", "n3"]
+        blocks = [f"Host n{i}\n    HostName {name}\n" for i, name in enumerate(own, 1)]
+        config.write_text(f"Host *\n    {more}\n" + "".join(blocks))
+        ssh = SshConfig(config)
+        found = [ssh.settings(Node(f"n{i}")).hostname for i in range(1, 4)]
+        assert found == [f"n{i}.lab" if "%h" in more else "10.0.0.9" for i in range(1, 4)]
+
     def test_asks_for_each_where_a_command_decides(self, config: Path) -> None:
         config.write_text('Match exec "test %h = n3"\n    User u\n')
         ssh = CountingConfig(config)
@@ -335,7 +391,9 @@ class TestAskingOnceForMany:
         (tmp_path / "d" / "1.conf").write_text("Host b\n")
         (tmp_path / "d" / "2.conf").write_text("host = c # why\n")
         config.write_text(f'Include "{tmp_path}/d/*.conf"\nHost a\n')
-        assert read_host_blocks(config) == HostBlocks((("b",), ("c",), ("a",)))
+        blocks = read_host_blocks(config)
+        assert blocks
+        assert [block.patterns for block in blocks.blocks] == [("b",), ("c",), ("a",)]
 
     @pytest.mark.parametrize(
         "line",
@@ -351,7 +409,9 @@ PATTERNS = st.lists(st.text("ab.*?!", min_size=1, max_size=4), min_size=1, max_s
 )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(PATTERNS, st.text("ab.", min_size=1, max_size=4))
 def test_patterns_mean_what_ssh_means(tmp_path: Path, patterns: list[str], name: str) -> None:
     config = tmp_path / "config"

@@ -1,8 +1,6 @@
 """Connections to many nodes at once: what is opened, what is retried, what is told."""
 
-import os
 import re
-import resource
 import signal
 import socket
 import subprocess
@@ -15,12 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from loopback import LoopbackSshd, free_port, make_key, public_part, why_no_sshd
+from loopback import LoopbackSshd, free_port, make_key, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
-from slurm_adapter.connect.dial import Dialed, dial
+from slurm_adapter.connect.dial import dial
 from slurm_adapter.connect.port import Connection
 from slurm_adapter.connect.unreachable import UnreachableError
-from slurm_adapter.errors import AdapterError, ClusterUnfitError, report
+from slurm_adapter.errors import ClusterUnfitError, report
+
+PASSPHRASE = "open sesame"  # noqa: S105 - of a key that lives as long as a test
 
 pytestmark = pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd())
 
@@ -62,12 +62,12 @@ class TestManyNodes:
 
     def test_leave_no_thread_and_no_descriptor(self, sshd: LoopbackSshd) -> None:
         dial(hosts(1), hello, config_file=sshd.config).close()
-        before = len(os.listdir("/proc/self/fd")), set(threading.enumerate())
+        before = open_descriptors(), set(threading.enumerate())
         dial(hosts(20), hello, config_file=sshd.config).close()
         for thread in set(threading.enumerate()) - before[1]:
             thread.join(5)
             assert not thread.is_alive()
-        assert len(os.listdir("/proc/self/fd")) == before[0]
+        assert open_descriptors() == before[0]
 
     def test_a_server_that_sheds_load_is_tried_again(self) -> None:
         """SSH-03: 24 connections at once where the server takes 3."""
@@ -133,9 +133,10 @@ class TestFailures:
         assert "no answer within 1 s" in told
 
     def test_a_server_that_sheds_load_for_good(self) -> None:
-        with LoopbackSshd.start(MaxStartups="1:100:1") as server, closing(
-            socket.create_connection(("127.0.0.1", server.port))
-        ) as taken:
+        with (
+            LoopbackSshd.start(MaxStartups="1:100:1") as server,
+            closing(socket.create_connection(("127.0.0.1", server.port))) as taken,
+        ):
             assert taken.recv(4) == b"SSH-"
             told = str(failure(hosts(1), server.config, retry_s=1.0))
         assert "hung up before the login" in told
@@ -167,7 +168,7 @@ class TestFailures:
         assert "no key could be tried" in told
 
     def test_an_encrypted_key_without_terminal(self, sshd: LoopbackSshd, tmp_path: Path) -> None:
-        key = make_key(tmp_path / "locked", passphrase="secret")
+        key = make_key(tmp_path / "locked", passphrase=PASSPHRASE)
         told = str(failure(hosts(1), sshd.write_config(IdentityFile=str(key))))
         assert f"{key} is encrypted" in told
         assert "ssh-add" in told
@@ -202,7 +203,15 @@ class TestFailures:
         assert any(line.startswith("  no-such-host.invalid: ") for line in lines)
         assert len(lines) == 5
 
-    def test_say_nothing_on_stderr(self, sshd: LoopbackSshd, capfd: pytest.CaptureFixture[str]) -> None:
+    def test_stay_short_where_names_do_not_fold(self, sshd: LoopbackSshd) -> None:
+        nodes = [Node(f"{chr(97 + i)}-no-such-host-at-all.invalid") for i in range(20)]
+        line = str(failure(nodes, sshd.config)).splitlines()[1]
+        assert line.startswith("a-no-such-host-at-all.invalid,b-no-such-host-at-all.invalid,")
+        assert "e-no-such-host-at-all.invalid and 15 more: its name cannot be resolved" in line
+
+    def test_say_nothing_on_stderr(
+        self, sshd: LoopbackSshd, capfd: pytest.CaptureFixture[str]
+    ) -> None:
         config = sshd.write_config(IdentityFile="/nonexistent/key")
         failure([*hosts(2), Node("127.0.0.9", port=free_port())], config)
         assert capfd.readouterr().err == ""
@@ -220,22 +229,23 @@ from pathlib import Path
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.connect.dial import dial
 
+opened = []
+
 def use(connection, index):
-    if index:
-        return connection.run("cat", limit_s=60)  # until it is interrupted
-    print("open", flush=True)
-    return None
+    opened.append(connection)
+    if len(opened) == 2:
+        print("open", flush=True)
+    return connection.run("sleep 20", limit_s=60)  # until it is interrupted
 
 nodes = [Node("127.0.0.1"), Node("127.0.0.2"), Node("127.0.0.3", port=int(sys.argv[2]))]
 try:
     dial(nodes, use, config_file=Path(sys.argv[1]))
 except KeyboardInterrupt:
-    print("interrupted", flush=True)
+    print("interrupted", [connection.alive() for connection in opened], flush=True)
 """
 
 
 def test_ctrl_c_ends_quickly_and_closes_what_was_opened(sshd: LoopbackSshd) -> None:
-    before = len([line for line in sshd.log if "session closed" in line or "Disconnected" in line])
     with silent_listener(backlog=5) as port:
         process = subprocess.Popen(
             [sys.executable, "-c", INTERRUPTED, str(sshd.write_config()), str(port)],
@@ -248,9 +258,9 @@ def test_ctrl_c_ends_quickly_and_closes_what_was_opened(sshd: LoopbackSshd) -> N
         started = time.monotonic()
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=10)
-    assert (out, err) == ("interrupted\n", "")
-    assert time.monotonic() - started < 2
-    _ = before
+    assert (out, err) == ("interrupted [False, False]\n", "")
+    # Neither the silent server's ConnectTimeout nor the command's limit was waited for.
+    assert time.monotonic() - started < 5
 
 
 @contextmanager
@@ -273,5 +283,11 @@ def answer_http(listener: socket.socket) -> None:
         return
 
 
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def refusals(sshd: LoopbackSshd) -> list[str]:
-    return [line for line in sshd.log if re.search("Failed publickey|Connection closed by auth", line)]
+    return [
+        line for line in sshd.log if re.search("Failed publickey|Connection closed by auth", line)
+    ]

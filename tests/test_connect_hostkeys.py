@@ -1,5 +1,7 @@
 """Is it the right host? known_hosts as OpenSSH reads it, and what follows from it (SSH-06)."""
 
+import base64
+import shlex
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,9 +14,11 @@ from hypothesis import strategies as st
 
 from loopback import LoopbackSshd, make_key, public_part, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.connect.algorithms import order_key_types
 from slurm_adapter.connect.config import SshConfig
 from slurm_adapter.connect.dial import dial
-from slurm_adapter.connect.hostkeys import fingerprint, judge, order_key_types
+from slurm_adapter.connect.failure import ConnectError
+from slurm_adapter.connect.hostkeys import fingerprint, judge
 from slurm_adapter.connect.knownhosts import KnownHosts, known_hosts_line
 from slurm_adapter.connect.settings import Settings
 from slurm_adapter.connect.unreachable import UnreachableError
@@ -29,6 +33,11 @@ OTHER = "AAAAC3NzaC1lZDI1NTE5AAAAI" + "B" * 42 + "E"
 def sshd() -> Iterator[LoopbackSshd]:
     with LoopbackSshd.start() as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def rsa(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return public_part(make_key(tmp_path_factory.mktemp("rsa") / "key", "rsa"))
 
 
 @pytest.fixture
@@ -78,7 +87,7 @@ class TestChanged:
         old = public_part(make_key(tmp_path / "old"))
         sshd.known_hosts.write_text(f"{place(sshd)} {old}\n")
         command = refusal(sshd, node).partition("take the old one away with `")[2].partition("`")[0]
-        subprocess.run(command, shell=True, check=True, capture_output=True)
+        subprocess.run(shlex.split(command), check=True, capture_output=True)
         assert "the host key is not known" in refusal(sshd, node)
 
     @pytest.mark.parametrize("strict", ["yes", "accept-new", "ask"])
@@ -99,7 +108,7 @@ class TestChanged:
         connect(sshd, node)
         assert "StrictHostKeyChecking is off" in capfd.readouterr().err
 
-    def test_a_known_type_is_asked_for(self, tmp_path: Path) -> None:
+    def test_a_known_type_is_asked_for(self) -> None:
         """A server with several keys shows the one that is known, not the one we like best."""
         with LoopbackSshd.start(host_keys=("ed25519", "ecdsa", "rsa")) as server:
             for kind in ("rsa", "ecdsa", "ed25519"):
@@ -223,8 +232,7 @@ class TestJudge:
             ("", "unknown"),
         ],
     )
-    def test_table(self, tmp_path: Path, content: str, kind: str) -> None:
-        rsa = public_part(make_key(tmp_path / "rsa", "rsa"))
+    def test_table(self, tmp_path: Path, rsa: str, content: str, kind: str) -> None:
         path = tmp_path / "known_hosts"
         path.write_text(
             content.format(
@@ -234,19 +242,20 @@ class TestJudge:
         found = settings_of(tmp_path, path, Node("n1"))
         assert judge(KnownHosts([path]), found, "ssh-ed25519", blob(KEY)).kind == kind
 
-    def test_orders_the_types_that_are_known_first(self, tmp_path: Path) -> None:
+    def test_orders_the_types_that_are_known_first(self, tmp_path: Path, rsa: str) -> None:
         path = tmp_path / "known_hosts"
-        path.write_text(f"n1 {public_part(make_key(tmp_path / 'rsa', 'rsa'))}\n")
+        path.write_text(f"n1 {rsa}\n")
         known = KnownHosts([path]).keys("n1")
         offered = ("ssh-ed25519", "rsa-sha2-512", "rsa-sha2-256")
         allowed = ("ssh-ed25519", "rsa-sha2-256", "rsa-sha2-512", "sk-x")
-        assert order_key_types(offered, known, allowed) == [
+        assert order_key_types(offered, known, allowed) == (
             "rsa-sha2-256",
             "rsa-sha2-512",
             "ssh-ed25519",
-        ]
-        assert order_key_types(offered, (), ("ssh-ed25519",)) == ["ssh-ed25519"]
-        assert order_key_types(offered, (), ("ssh-dss",)) == list(offered)
+        )
+        assert order_key_types(offered, (), ("ssh-ed25519",)) == ("ssh-ed25519",)
+        with pytest.raises(ConnectError, match="HostKeyAlgorithms"):
+            order_key_types(offered, (), ("ssh-dss",))
 
     def test_fingerprint(self, tmp_path: Path) -> None:
         key = make_key(tmp_path / "key")
@@ -258,7 +267,19 @@ class TestJudge:
 
 HOSTS = st.sampled_from(
     [
-        *("n1", "N1", "n2", "n1,n2", "n*", "n?", "*,!n1", "!n1,*", "n*,!n?", "[n1]:22", "[n1]:2222"),
+        *(
+            "n1",
+            "N1",
+            "n2",
+            "n1,n2",
+            "n*",
+            "n?",
+            "*,!n1",
+            "!n1,*",
+            "n*,!n?",
+            "[n1]:22",
+            "[n1]:2222",
+        ),
         *("[n*]:2222", "[*]:*", "fe80::1", "10.0.0.?", "n1,", ",n1", "!n1", "n1,n1"),
     ]
 )
@@ -272,7 +293,9 @@ LINE = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     st.lists(LINE, max_size=6),
     st.sampled_from(["n1", "N2", "[n1]:2222", "[n7]:23", "fe80::1", "10.0.0.7", "x"]),
@@ -309,8 +332,6 @@ def test_250_hosts_among_250_hashed_lines_stay_cheap(tmp_path: Path) -> None:
 
 
 def blob(text: str) -> bytes:
-    import base64
-
     return base64.b64decode(text)
 
 

@@ -19,27 +19,40 @@ from slurm_adapter.connect.here import HereConnection
 from slurm_adapter.connect.opener import Opener
 from slurm_adapter.connect.port import Answer, Channel, Connection, ConnectionLostError, Files
 from slurm_adapter.errors import CLUSTER_UNFIT, BadValueError, ClusterUnfitError, report
-from slurm_adapter.launch.sync import HostCopy, Synced, Target, delta, find_code, sync
+from slurm_adapter.launch.sync import (
+    HostCopy,
+    Synced,
+    Target,
+    delta,
+    find_code,
+    receiver,
+    sync,
+)
 from slurm_adapter.node.replica import MARKER, STATE
 
 DESTINATION = "/elsewhere/job/code/proj"
+_ASK_FOR_NOTHING = 'while [ "$1" != -e ]; do shift; done; eval "exec $2 host false"'
+_MEANT_FOR_US = (
+    *(b".", b"..", b".git", b"__pycache__", b".gitignore", b".slurm-adapter-ignore"),
+    MARKER.encode(),
+)
 WHOLE, ANY = 1 << 60, 0  # no file is large enough for rsync; every one is
 
 
 class Host:
     """A host whose /elsewhere is a directory of its own, over any connection."""
 
-    def __init__(self, connection: Connection, folder: Path, shell: str = "{}") -> None:
+    def __init__(self, connection: Connection, folder: Path, around: str = "{}") -> None:
         self.node = connection.node
         self.folder = folder
         self.copy = folder / "job/code/proj"
         self._connection = connection
-        self._shell = shell
+        self._around = around
         """What becomes of a command."""
 
     def start(self, command: str) -> Channel:
         moved = command.replace("/elsewhere", str(self.folder))
-        return self._connection.start(self._shell.replace("{}", moved))
+        return self._connection.start(self._around.replace("{}", moved))
 
     def run(self, command: str, data: bytes = b"", limit_s: float = 60.0) -> Answer:
         return self._connection.run(command, data, limit_s)
@@ -70,10 +83,10 @@ def code(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def make_host(tmp_path: Path) -> Callable[..., Host]:
-    def make(name: str = "gpu01", shell: str = "{}", folder: Path | None = None) -> Host:
+    def make(name: str = "gpu01", around: str = "{}", folder: Path | None = None) -> Host:
         folder = tmp_path / name if folder is None else folder
         folder.mkdir(exist_ok=True)
-        return Host(HereConnection(Node(name)), folder, shell)
+        return Host(HereConnection(Node(name)), folder, around)
 
     return make
 
@@ -100,7 +113,7 @@ def tree(folder: Path) -> dict[str, tuple[object, ...]]:
     for path in folder.rglob("*"):
         facts = path.lstat()
         if path.is_symlink():
-            about: tuple[object, ...] = (os.readlink(path),)
+            about: tuple[object, ...] = (os.readlink(path),)  # noqa: PTH115
         elif path.is_dir():
             about = (oct(facts.st_mode),)
         else:
@@ -133,6 +146,7 @@ class TestCopies:
         (code / "new.py").write_text("x")
         done = synced(code, host).hosts[0]
         assert (done.changed, done.removed) == (2, 0)
+        assert done.line().startswith("gpu01: 2 changed, ")
         assert done.sent < 30_000
         assert tree(host.copy) == tree(code)
 
@@ -207,7 +221,7 @@ class TestCopies:
     @settings(
         max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
     )
-    @given(st.lists(names.filter(lambda name: name not in (b".", b"..")), max_size=8))
+    @given(st.lists(names.filter(lambda name: name not in _MEANT_FOR_US), max_size=8))
     def test_any_name(self, tmp_path_factory: pytest.TempPathFactory, raw: list[bytes]) -> None:
         folder = tmp_path_factory.mktemp("names")
         code = folder / "proj"
@@ -290,7 +304,7 @@ class TestInterruption:
         assert_left_clean(host)
 
     def test_ctrl_c_ends_it_soon(self, code: Path, make_host: Callable[..., Host]) -> None:
-        hanging = make_host("gpu02", shell="exec sleep 10")
+        hanging = make_host("gpu02", around="exec sleep 10")
         timer = threading.Timer(0.5, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
         timer.start()
         started = time.monotonic()
@@ -321,6 +335,9 @@ class TestSharedDirectory:
         ]
         assert all(tree(host.copy) == tree(code) for host in hosts)
         assert_left_clean(shared)
+        first, _, _, third, _ = done.lines()
+        assert first.startswith("code: 4 files, 293.0 KiB, on 4 hosts in ")
+        assert third == "  gpu03: has the directory of gpu02"
 
     def test_two_at_once_wait_for_each_other(
         self, code: Path, make_host: Callable[..., Host]
@@ -344,10 +361,10 @@ class TestHostsThatCannot:
     def test_one_message_has_them_all(self, code: Path, make_host: Callable[..., Host]) -> None:
         hosts = [
             make_host("gpu01"),
-            make_host("gpu02", shell="echo the motd; exec nopython"),
-            make_host("gpu03", shell="echo >&2 no tty; exit 7"),
-            make_host("gpu04", shell="echo >&2 no tty; exit 7"),
-            make_host("gpu05", shell="exit 9"),
+            make_host("gpu02", around="echo the motd; exec nopython"),
+            make_host("gpu03", around="echo >&2 no tty; exit 7"),
+            make_host("gpu04", around="echo >&2 no tty; exit 7"),
+            make_host("gpu05", around="exit 9"),
         ]
         with pytest.raises(ClusterUnfitError) as caught:
             synced(code, *hosts)
@@ -360,7 +377,7 @@ class TestHostsThatCannot:
         assert not hosts[0].copy.exists()
 
     def test_no_room(self, code: Path, host: Host, make_host: Callable[..., Host]) -> None:
-        full = make_host("gpu02", shell="ulimit -f 200; {}")  # nothing above 100 kB
+        full = make_host("gpu02", around="ulimit -f 200; {}")  # nothing above 100 kB
         with pytest.raises(ClusterUnfitError, match=r"gpu02: .*/pkg/deep/mod\.py: File too large"):
             synced(code, host, full)
         synced(code, host, make_host("gpu02"))
@@ -372,12 +389,26 @@ class TestHostsThatCannot:
 
     def test_one_that_hangs(self, code: Path, make_host: Callable[..., Host]) -> None:
         with pytest.raises(ClusterUnfitError, match=r"gpu02: no answer for 0\.5 s"):
-            synced(code, make_host(), make_host("gpu02", shell="exec sleep 5"), patience_s=0.5)
+            synced(code, make_host(), make_host("gpu02", around="exec sleep 5"), patience_s=0.5)
+
+    def test_one_that_takes_its_time_says_so(
+        self, code: Path, host: Host, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        program = receiver._program()  # noqa: SLF001
+        assert b"_BEAT_S = 5" in program
+        slow = program.replace(b"_BEAT_S = 5", b"_BEAT_S = 0.3").replace(
+            b"self._alive()", b"time.sleep(0.2); self._alive()"
+        )
+        monkeypatch.setattr(receiver, "_program", lambda: slow)
+        started = time.monotonic()
+        synced(code, host, patience_s=1)
+        assert time.monotonic() - started > 3
+        assert tree(host.copy) == tree(code)
 
     def test_start_up_files_that_print_do_not_matter(
         self, code: Path, make_host: Callable[..., Host]
     ) -> None:
-        host = make_host(shell="echo welcome; echo >&2 to; {}")
+        host = make_host(around="echo welcome; echo >&2 to; {}")
         synced(code, host)
         assert tree(host.copy) == tree(code)
 
@@ -422,7 +453,7 @@ class TestRsync:
         assert (job / "code/proj/util.py").read_bytes() == b"new" + bytes(grown)
 
     @pytest.mark.usefixtures("large")
-    @pytest.mark.parametrize("broken", ["exit 1", "exec sleep 20", 'eval "exec ${7% *} false"'])
+    @pytest.mark.parametrize("broken", ["exit 1", "exec sleep 20", _ASK_FOR_NOTHING])
     def test_where_it_fails_files_are_sent_whole(
         self, code: Path, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
     ) -> None:
@@ -438,7 +469,9 @@ class TestRsync:
     @pytest.mark.usefixtures("large")
     def test_where_a_host_has_none_files_are_sent_whole(self, code: Path, job: Path) -> None:
         bare = HereConnection(Node("gpu01"), environment={"PATH": "/nowhere"})
-        done = sync(find_code(str(code)), f"{job}/code/proj", [Target(bare, sys.executable)], delta_from=1)
+        done = sync(
+            find_code(str(code)), f"{job}/code/proj", [Target(bare, sys.executable)], delta_from=1
+        )
         assert done.hosts[0].sent > 3_000_000
         assert tree(job / "code/proj") == tree(code)
 
@@ -488,7 +521,7 @@ class _CutConnection(HereConnection):
         super().__init__(node)
         self._after = after
 
-    def start(self, command: str) -> "_CutChannel":  # type: ignore[override]
+    def start(self, command: str) -> "_CutChannel":
         return _CutChannel(super().start(command), self._after)
 
 

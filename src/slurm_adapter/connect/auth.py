@@ -43,6 +43,7 @@ class Login(AuthStrategy):  # type: ignore[misc]
         self._tried: list[str] = []
         self._identities = keys.identities(settings, self._problems)
         self._prompts = {"keyboard-interactive": 0, "password": 0}
+        self._asked_plainly = False
         self._offered: list[str] | None = None
         """What the server accepts next, None while it has not said so."""
 
@@ -67,6 +68,10 @@ class Login(AuthStrategy):  # type: ignore[misc]
             except (paramiko.SSHException, EOFError, OSError) as error:
                 if not transport.is_active():
                     raise self._hung_up(transport, error) from error
+                if "timeout" in str(error):  # paramiko has no class of its own for it
+                    raise ConnectError(
+                        "no answer to the login", "Is that machine overloaded?"
+                    ) from error
                 continue  # refused: on to the next
             if left is None:
                 raise self._refused(transport)
@@ -88,8 +93,9 @@ class Login(AuthStrategy):  # type: ignore[misc]
             elif self._may_ask(method):
                 self._prompts[method] += 1
                 return self._try_secret(transport, user, method)
-        if self._offered is None:
+        if self._offered is None and not self._asked_plainly:
             # Nothing of ours was told what the server would take; and it may ask for nothing.
+            self._asked_plainly = True
             return list(transport.auth_none(user))
         return None
 

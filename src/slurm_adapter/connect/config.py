@@ -8,15 +8,17 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from slurm_adapter.connect.hostblocks import read_host_blocks
 from slurm_adapter.connect.settings import parse_options, read_settings
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from slurm_adapter.cluster.cluster import Node
     from slurm_adapter.connect.hostblocks import HostBlocks
@@ -65,18 +67,18 @@ class SshConfig:
         with self._lock:
             if not self._blocks_read:
                 self._blocks, self._blocks_read = read_host_blocks(self._file), True
-            if self._blocks is None:
-                group = None
-            else:
-                key = (self._blocks.signature(node.name), node.user, node.port)
-                group = self._groups.setdefault(key, _Group())
-        if group is None:
+        blocks = self._blocks
+        if blocks is None:
             return self._ask(node)
+        host = _Host(node.name, blocks.own_hostname(node.name))
+        key = (blocks.signature(node.name), node.user, node.port)
+        with self._lock:
+            group = self._groups.setdefault(key, _Group())
         with group.lock:
-            answer = group.answer(node.name)
+            answer = group.answer(host)
             if answer is None and not group.learned:
                 answer = self._ask(node)
-                group.learn(node.name, answer)
+                group.learn(host, answer)
         return self._ask(node) if answer is None else answer
 
     def _ask(self, node: Node) -> _Options:
@@ -111,57 +113,73 @@ class SshConfig:
         return parse_options(done.stdout.decode(errors="surrogateescape"))
 
 
+class _Host(NamedTuple):
+    name: str
+    own_hostname: str | None
+    """The plain HostName in a block of its own, if there is one."""
+
+
 class _Group:
     """Hosts that a config treats alike, and what two of them have shown about all.
 
-    The first two are asked about. Where their answers differ in nothing but the host's own name
-    at its known places, the others' answers follow; otherwise each is asked about.
+    The first two are asked about. Where their answers differ in nothing but HostName, and that
+    follows from the host's name or its own block, the others' answers follow; otherwise each is
+    asked about.
     """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self._first: tuple[str, _Options] | None = None
-        self._rule: tuple[str, str] | None = None
-        self._asked = 0
+        self._asked: list[tuple[_Host, _Options]] = []
+        self._rules: list[_Rule] = []
 
     @property
     def learned(self) -> bool:
         """Whether both have been asked about: there is nothing more to find out."""
-        return self._asked > 1
+        return len(self._asked) > 1
 
-    def answer(self, name: str) -> _Options | None:
+    def answer(self, host: _Host) -> _Options | None:
         """Return what ssh would say about one more host, None where it has to be asked."""
-        if self._first is None or self._rule is None:
+        hostnames = {rule(host) for rule in self._rules}
+        if len(hostnames) != 1:  # no rule, or two that both held by chance
             return None
-        before, after = self._rule
-        _, options = self._first
-        return {**options, "host": [name], "hostname": [f"{before}{name.lower()}{after}"]}
+        return {**self._asked[0][1], "host": [host.name], "hostname": [*hostnames]}
 
-    def learn(self, name: str, options: _Options) -> None:
+    def learn(self, host: _Host, options: _Options) -> None:
         """Take in what ssh has said about a host."""
-        self._asked += 1
-        if self._first is None:
-            self._first = (name, options)
-        else:
-            self._rule = _rule(*self._first, name, options)
+        self._asked.append((host, options))
+        if self.learned and _alike(*(one for _, one in self._asked)):
+            pairs = [(one, found["hostname"][-1]) for one, found in self._asked]
+            rules = list(_by_name(*pairs[0]))
+            if len({one.own_hostname for one, _ in pairs}) > 1:
+                rules.append(_by_block)
+            self._rules = [rule for rule in rules if all(rule(one) == name for one, name in pairs)]
 
 
-def _rule(one: str, first: _Options, two: str, second: _Options) -> tuple[str, str] | None:
-    """Return what stands before and after the name in HostName, None where that is not all."""
+_Rule = Callable[[_Host], str]
+
+
+def _alike(first: _Options, second: _Options) -> bool:
     own = {"host", "hostname"}
-    if {key: first[key] for key in first.keys() - own} != {
+    return {key: first[key] for key in first.keys() - own} == {
         key: second[key] for key in second.keys() - own
-    }:
-        return None
-    for before, _, after in _splits(first["hostname"][-1], one.lower()):
-        if second["hostname"] == [f"{before}{two.lower()}{after}"]:
-            return before, after
-    return None
+    }
 
 
-def _splits(text: str, name: str) -> list[tuple[str, str, str]]:
-    places = [i for i in range(len(text)) if text.startswith(name, i)]
-    return [(text[:i], name, text[i + len(name) :]) for i in places]
+def _by_name(host: _Host, hostname: str) -> Iterator[_Rule]:
+    """Yield the ways in which a HostName may be made of the host's own name."""
+    before, found, after = hostname.partition(host.name.lower())
+    while found:
+        yield partial(_put_together, before, after)
+        more, found, after = after.partition(host.name.lower())
+        before += host.name.lower() + more
+
+
+def _put_together(before: str, after: str, host: _Host) -> str:
+    return f"{before}{host.name.lower()}{after}"
+
+
+def _by_block(host: _Host) -> str:
+    return host.own_hostname or ""
 
 
 def check_host_name(name: str) -> None:

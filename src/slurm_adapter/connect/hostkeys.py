@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 _SSH_PORT = 22
 _KIND_NAMES = {"ssh-ed25519": "ED25519", "ssh-rsa": "RSA"}
-# What a known key of a type lets the server sign with.
-_SIGNATURES = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
 
 
 @dataclass(frozen=True)
@@ -77,22 +75,6 @@ def _judge(keys: Sequence[KnownKey], kind: str, blob: bytes) -> Verdict:
     if plain:
         return Verdict("changed", next((key for key in plain if key.kind == kind), plain[0]))
     return Verdict("unknown", authority=any(key.marker == AUTHORITY for key in keys))
-
-
-def order_key_types(
-    offered: Sequence[str], known: Sequence[KnownKey], allowed: Sequence[str]
-) -> list[str]:
-    """Return the signature types to ask the server for, those of known keys first, as ssh does.
-
-    Args:
-        offered: what the library can verify, in its order.
-        known: the keys known for the host.
-        allowed: HostKeyAlgorithms; where it leaves nothing of `offered`, it is not heeded.
-    """
-    types = [kind for kind in allowed if kind in offered] or list(offered)
-    kinds = {key.kind for key in known if not key.marker}
-    wanted = {signature for kind in kinds for signature in _SIGNATURES.get(kind, (kind,))}
-    return sorted(types, key=lambda kind: kind not in wanted)
 
 
 def fingerprint(blob: bytes) -> str:

@@ -48,8 +48,9 @@ class KnownHosts:
 
     def keys(self, name: str) -> tuple[KnownKey, ...]:
         """Return the keys known for a host, `[host]:port` where the port is not 22."""
-        name = name.lower()
+        # ssh, too, takes a hashed name to the letter; it asks in lower case.
         encoded = name.encode(errors="surrogateescape")
+        name = name.lower()
         return (
             *self._named.get(name, ()),
             *(key for patterns, key in self._patterns if matches_list(patterns, name)),

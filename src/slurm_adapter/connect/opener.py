@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 import fabric
 import paramiko
 
+from slurm_adapter.connect.algorithms import choose_algorithms
 from slurm_adapter.connect.auth import Login
 from slurm_adapter.connect.config import SshConfig
 from slurm_adapter.connect.failure import ConnectError
 from slurm_adapter.connect.hops import hop_nodes
-from slurm_adapter.connect.hostkeys import HostKeys, order_key_types
+from slurm_adapter.connect.hostkeys import HostKeys
 from slurm_adapter.connect.keys import KeyRing
 from slurm_adapter.connect.reach import Proxy, connect_tcp, connect_through, tcp_failure
 from slurm_adapter.connect.remote import RemoteConnection
@@ -105,6 +106,7 @@ class Opener:
             proxied = settings.proxy_command is not None and not hops
             proxy = self._proxy(settings, undo) if proxied else None
             way = proxy.connection if proxy is not None else self._way(settings, hops, undo)
+            undo.callback(way.close)
             try:
                 connection = self._log_in(settings, way, undo)
             except ConnectError as error:
@@ -161,12 +163,12 @@ class Opener:
 
     def _log_in(self, settings: Settings, way: Any, undo: ExitStack) -> fabric.Connection:
         known = self._host_keys.known(settings).keys(settings.host_key_name)
+        algorithms = choose_algorithms(settings, known)
         login = Login(settings, self._keys, self.terminal)
 
         def transport(sock: Any, **options: Any) -> Transport:
-            offered = paramiko.Transport._preferred_keys  # noqa: SLF001 - no other way to read it
-            types = order_key_types(offered, known, settings.host_key_algorithms)
-            made = Transport(sock, types, **options)
+            made = Transport(sock, **options)
+            algorithms.ask_of(made)
             made.handshake_timeout = settings.connect_timeout_s
             return made
 

@@ -41,6 +41,9 @@ class Settings:
     trust_loopback: bool
     """NoHostAuthenticationForLocalhost."""
     host_key_algorithms: tuple[str, ...]
+    ciphers: tuple[str, ...]
+    macs: tuple[str, ...]
+    kex_algorithms: tuple[str, ...]
     methods: tuple[str, ...]
     """Ways to log in that may be tried, the preferred one first."""
     identity_files: tuple[Path, ...]
@@ -139,6 +142,9 @@ def read_settings(
         hash_known_hosts=yes("hashknownhosts"),
         trust_loopback=yes("nohostauthenticationforlocalhost"),
         host_key_algorithms=tuple(last("hostkeyalgorithms", "").split(",")),
+        ciphers=tuple(last("ciphers", "").split(",")),
+        macs=tuple(last("macs", "").split(",")),
+        kex_algorithms=tuple(last("kexalgorithms", "").split(",")),
         methods=_methods(optional("preferredauthentications"), options),
         identity_files=paths("identityfile"),
         certificate_files=paths("certificatefile"),

@@ -18,7 +18,6 @@ from paramiko.common import MSG_CHANNEL_CLOSE, MSG_CHANNEL_REQUEST, cMSG_GLOBAL_
 from paramiko.packet import Packetizer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
 # What a slow reader may leave unread here, for each command: it bounds the head's memory.
@@ -51,7 +50,7 @@ def _on_close(channel: paramiko.Channel, message: paramiko.Message) -> None:
 
 
 class Transport(paramiko.Transport):  # type: ignore[misc]
-    """One connection's protocol; `server_key_types` are asked for in that order."""
+    """One connection's protocol."""
 
     _channel_handler_table = {  # noqa: RUF012 - as it is there
         **paramiko.Transport._channel_handler_table,  # noqa: SLF001 - the only place for it
@@ -59,13 +58,12 @@ class Transport(paramiko.Transport):  # type: ignore[misc]
         MSG_CHANNEL_CLOSE: _on_close,
     }
 
-    def __init__(self, sock: Any, server_key_types: Sequence[str], **options: Any) -> None:
+    def __init__(self, sock: Any, **options: Any) -> None:
         super().__init__(
             sock, default_window_size=WINDOW_BYTES, packetizer_class=_Packetizer, **options
         )
         self.farewell = ""
         """Why the server ended the connection, in its own words."""
-        self.get_security_options().key_types = tuple(server_key_types)
 
     def run(self) -> None:
         """Serve the connection to its end, whatever that is, without a word on stderr."""

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from slurm_adapter.cluster.cluster import Node
 
 _SHOWN_REASONS = 5
-_SHOWN_NAMES = 20
+_SHOWN_NAMES = 5
+_LONGEST_NAMES = 300
 
 
 @dataclass(frozen=True)
@@ -81,5 +82,8 @@ def _names(group: list[Failure]) -> str:
     try:
         folded = fold_hostlist(names)
     except NodeListError:
-        folded = ",".join(names[:_SHOWN_NAMES])
-    return folded
+        folded = ",".join(names)
+    if len(folded) <= _LONGEST_NAMES:
+        return folded
+    shown = names[:_SHOWN_NAMES]
+    return f"{','.join(shown)} and {len(names) - len(shown)} more"

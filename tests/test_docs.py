@@ -1,5 +1,6 @@
 """What the README, the pages and the scripts in the project show is what the program does."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -8,14 +9,30 @@ from pathlib import Path
 
 import pytest
 
+from commandline import adapter
 from conftest import ADAPTER, PROJECT
+from slurm_adapter.connect.dial import OPENINGS
+from slurm_adapter.connect.settings import ALIVE_INTERVAL_S, CONNECT_TIMEOUT_S
+from slurm_adapter.launch.records import Host, JobRecord, Record, head_name, state_folder
+from slurm_adapter.launch.sync.code import LIMITS
+from slurm_adapter.node import leftovers, runs
 
 sys.path.insert(0, str(PROJECT / "tools"))
-from generate import generated
+from generate import commands, generated
 
 README = (PROJECT / "README.md").read_text()
+SSH = (PROJECT / "docs" / "ssh.md").read_text()
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
-COMMANDS = re.findall(r"^    (slurm-adapter (?:sbatch|local) .*)$", README, re.MULTILINE)
+COMMAND = re.compile(r"^    (slurm-adapter .*?)(?: +# .*)?$", re.MULTILINE)
+SHOWN = [(page.name, command) for page in PAGES for command in COMMAND.findall(page.read_text())]
+STARTING = ("sbatch", "ssh", "local")
+# Options of other programs that pages name.
+FOREIGN = {
+    *("--add", "--global", "--gres", "--label", "--mem", "--no-python", "--test-only", "--write"),
+    *("--help", "--version", "-F", "-G", "-I", "-S", "-m", "-r"),
+    *("--NAME", "--init_method", "--n", "--rank", "--world_size"),  # of scripts
+    *("--boot", "--log"),  # of `exec`, which typer does not know
+}
 
 
 @pytest.mark.parametrize("path", generated(), ids=lambda path: path.name)
@@ -24,24 +41,107 @@ def test_generated_files_are_current(path: Path) -> None:
     assert path.read_text() == generated()[path]
 
 
-def test_the_readme_shows_commands_at_all() -> None:
-    assert len(COMMANDS) == 7
+def test_pages_show_commands_at_all() -> None:
+    assert len(SHOWN) == 19
+    assert [page for page, _ in SHOWN].count("README.md") == 11
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_of_the_readme_is_understood(command: str, tmp_path: Path) -> None:
+def is_start(shown: tuple[str, str]) -> bool:
+    return shown[1].split()[1] in STARTING
+
+
+@pytest.mark.parametrize(("page", "command"), [shown for shown in SHOWN if is_start(shown)])
+def test_every_start_that_is_shown_is_understood(page: str, command: str, tmp_path: Path) -> None:
+    assert page
     (tmp_path / "train.py").write_text("")
-    program, action, *words = shlex.split(command)
-    assert program == "slurm-adapter"
-    done = subprocess.run(
-        [ADAPTER, action, "--dry-run", "--format", "plain", *words],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "train: 2 nodes" in done.stdout
+    _, action, *words = shlex.split(command)
+    words = [word for word in words if word != "--probe"]  # there are no such hosts
+    done = adapter(action, "--dry-run", "--format", "plain", *words, cwd=tmp_path)
+    assert (done.status, done.err) == (0, "")
+    assert re.match(r"train: [24] nodes", done.out)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """Give a record of one job that has ended."""
+    record = Record(state_folder({"XDG_STATE_HOME": str(tmp_path)}) / "ssh-1")
+    record.folder.mkdir(parents=True)
+    hosts = (Host("gpu01", None, None, None, "python", 0, 1),)
+    record.write(JobRecord("train", "run", hosts, 0.0, False, 10.0, 30.0, head_name()))  # noqa: FBT003
+    record.rank_file(0).write_text("epoch 1\n")
+    record.end(0, "done")
+    return tmp_path
+
+
+@pytest.mark.parametrize(("page", "command"), [shown for shown in SHOWN if not is_start(shown)])
+def test_every_other_command_that_is_shown_is_understood(
+    page: str, command: str, state: Path
+) -> None:
+    assert page
+    _, *words = shlex.split(command)
+    words = [re.sub("^ssh-[0-9]+$", "ssh-1", word) for word in words]
+    assert adapter(*words, cwd=state, env={"XDG_STATE_HOME": str(state)}).status == 0
+
+
+def code_of(page: Path) -> str:
+    """Return what stands between backticks, a line for each."""
+    text = re.sub(r"^    .*$", "", page.read_text(), flags=re.MULTILINE)
+    return "\n".join(re.findall(r"`([^`\n]+)`", text))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_options_that_are_named_exist(page: Path) -> None:
+    ours = {name for one in commands().values() for param in one.params for name in param.opts}
+    named = set(re.findall(r"(?<![\w<>}-])--?[A-Za-z][\w-]*", code_of(page)))
+    assert named - ours - FOREIGN == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_variables_that_are_named_exist(page: Path) -> None:
+    options = {param.envvar for one in commands().values() for param in one.params}
+    source = "".join(path.read_text() for path in (PROJECT / "src").rglob("*.py"))
+    named = set(re.findall(r"(?:SLURM_ADAPTER|XDG)_\w+", page.read_text())) - options
+    for name in named:
+        # Hosts' variables are read by the rest of their names.
+        assert name in source or f'"{name.removeprefix("SLURM_ADAPTER_")}"' in source, name
+
+
+def test_files_that_the_page_on_ssh_names_are_the_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", "/~")
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    record = Record(state_folder({}) / "ssh-N")
+    mark = leftovers._folder()  # noqa: SLF001 - nobody else needs it
+    run = Path(runs.RunFolder("RUN", 0).path).parents[1]
+    for path in (record.folder, f"{record.folder}/rank-R.log", run, mark):
+        assert f"`{path}`".replace("/~", "~") in SSH
+
+
+def test_figures_of_the_page_on_ssh_are_the_ones() -> None:
+    defaults = {
+        param.opts[0]: f"`{param.opts[0]}` ({param.default:g} s)"
+        for param in commands()["ssh"].params
+        if isinstance(param.default, float)
+    }
+    assert len(defaults) == 3
+    said = " ".join(SSH.split())
+    for text in (
+        *defaults.values(),
+        f"up to {OPENINGS} at a time",
+        f"`ConnectTimeout` at most ({CONNECT_TIMEOUT_S:g} s if unset)",
+        f"`ServerAliveInterval` or {ALIVE_INTERVAL_S} s",
+        f"More than {LIMITS.size >> 30} GiB or {LIMITS.files:,} files",
+    ):
+        assert text in said
+
+
+def test_modules_that_are_named_exist() -> None:
+    named = re.findall(r"^[\w/]+\.py$", code_of(PROJECT / "docs/development.md"), re.MULTILINE)
+    assert len(named) > 40
+    for name in named:
+        there = PROJECT if name.startswith("tests/") else PROJECT / "src" / "slurm_adapter"
+        assert list(there.rglob(name)), name
 
 
 def test_the_job_file_of_the_page_is_understood(tmp_path: Path) -> None:
@@ -59,6 +159,9 @@ def test_the_job_file_of_the_page_is_understood(tmp_path: Path) -> None:
         check=True,
     )
     assert "#SBATCH --partition=train\n#SBATCH --time=02:00:00\n#SBATCH --requeue\n" in done.stdout
+    over_ssh = adapter("ssh", "--dry-run", "--format", "json", "--job", "job.toml", cwd=tmp_path)
+    plan = json.loads(over_ssh.out)["plan"]
+    assert [node["name"] for node in plan["nodes"]] == ["gpu01", "gpu02"]
 
 
 @pytest.mark.parametrize("target", re.findall(r"make (\w+)", README))
@@ -68,8 +171,13 @@ def test_every_make_target_of_the_readme_exists(target: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-        assert (page.parent / target).exists()
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+        path, _, heading = target.partition("#")
+        there = page.parent / path
+        assert there.exists()
+        headings = re.findall(r"^#+ (.*)$", there.read_text(), re.MULTILINE) if heading else []
+        anchors = [re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings]
+        assert not heading or heading in anchors
 
 
 @pytest.mark.parametrize("script", sorted((PROJECT / "sbatch").glob("*.sbatch")), ids=str)

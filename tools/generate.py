@@ -5,15 +5,20 @@
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from slurm_adapter import Boot, Cluster, Job, Node, Run, make_plan
 from slurm_adapter.cli.commands import build_app
+from slurm_adapter.cli.options import COMMON
 from slurm_adapter.job import Channel
 from slurm_adapter.launch.sbatch import make_script
+from slurm_adapter.launch.ssh import _CROSSING, _OF_THIS_MACHINE
 from slurm_adapter.plan import Plan
+from slurm_adapter.setting import SECRET_WORDS
 
 PROJECT = Path(__file__).parents[1]
 ADAPTER = ["/opt/slurm-adapter/bin/slurm-adapter"]
@@ -71,8 +76,8 @@ def generated() -> dict[Path, str]:
         PROJECT / "sbatch" / "three-nodes.sbatch": _script(THREE_NODES),
         PROJECT / "sbatch" / "torchrun.sbatch": _script(TORCHRUN),
     }
-    for name in ("command-line.md", "contract.md"):
-        page = PROJECT / "docs" / name
+    for name in ("README.md", "docs/command-line.md", "docs/contract.md", "docs/ssh.md"):
+        page = PROJECT / name
         files[page] = BLOCK.sub(_block, page.read_text())
     return files
 
@@ -85,18 +90,66 @@ def _block(match: re.Match[str]) -> str:
     return f"{match[1]}{_BLOCKS[match[2]]()}{match[3]}"
 
 
-def _options(command_name: str) -> str:
-    command = typer.main.get_command(build_app()).commands[command_name]  # type: ignore[attr-defined]
+def commands() -> dict[str, Any]:
+    """Return the commands as click has them, by name."""
+    return dict(typer.main.get_command(build_app()).commands)  # type: ignore[attr-defined]
+
+
+def _commands() -> str:
+    """Return a row for each command: how it is called, and what it does."""
+    rows = ["| command | what it does |", "| --- | --- |"]
+    for name, command in commands().items():
+        words = [name]
+        if any(param.param_type_name == "option" for param in command.params):
+            words.append("[OPTIONS]")
+        words += [_called(param) for param in command.params if param.param_type_name == "argument"]
+        rows.append(f"| `{' '.join(words)}` | {command.help} |")
+    return "\n".join(rows) + "\n"
+
+
+def _called(argument: Any) -> str:
+    if argument.metavar.startswith("["):  # says all of it already
+        return str(argument.metavar)
+    name = argument.metavar if argument.required else f"[{argument.metavar}]"
+    return name + ("..." if argument.nargs == -1 else "")
+
+
+def _common_options() -> str:
+    return _rows("sbatch", lambda option: option.name in COMMON)
+
+
+def _own_options(command_name: str) -> str:
+    return _rows(command_name, lambda option: option.name not in COMMON)
+
+
+def _rows(command_name: str, wanted: Callable[[Any], bool]) -> str:
+    options = [
+        option
+        for option in commands()[command_name].params
+        if option.param_type_name == "option" and wanted(option)
+    ]
+    with_variables = any(option.envvar for option in options)
     rows = ["| option | meaning | variable |", "| --- | --- | --- |"]
-    for option in command.params:
-        if option.param_type_name == "argument":
-            continue
+    if not with_variables:
+        rows = ["| option | meaning |", "| --- | --- |"]
+    for option in options:
         names = ", ".join(sorted(option.opts, key=len))
         value = "" if option.is_flag else f" {option.metavar or 'VALUE'}"
         spelled = f"{names}{value}".replace("|", "\\|")
-        variable = f"`{option.envvar}`" if option.envvar else ""
-        rows.append(f"| `{spelled}` | {option.help} | {variable} |")
+        default = f" Default: {option.default:g}." if isinstance(option.default, float) else ""
+        variable = f"`{option.envvar}` |" if option.envvar else " |"
+        rows.append(f"| `{spelled}` | {option.help}{default} |" + f" {variable}" * with_variables)
     return "\n".join(rows) + "\n"
+
+
+def _crossing() -> str:
+    taken, kept = (", ".join(f"`{name}`" for name in one) for one in (_CROSSING, _OF_THIS_MACHINE))
+    secrets = ", ".join(f"`*{word}*`" for word in SECRET_WORDS)
+    return (
+        f"* {taken},\n"
+        f"* but nothing that describes this machine: {kept},\n"
+        f"* nor what looks like a secret: {secrets}.\n"
+    )
 
 
 def _three_nodes(job: Job = THREE_NODES) -> Plan:
@@ -146,8 +199,13 @@ def _cell(text: str) -> str:
 
 
 _BLOCKS = {
-    "sbatch-options": lambda: _options("sbatch"),
-    "local-options": lambda: _options("local"),
+    "commands": _commands,
+    "common-options": _common_options,
+    "sbatch-options": lambda: _own_options("sbatch"),
+    "ssh-options": lambda: _own_options("ssh"),
+    "local-options": lambda: _own_options("local"),
+    "logs-options": lambda: _own_options("logs"),
+    "ssh-crossing": _crossing,
     "variables": _variables,
     "arguments": _arguments,
     "removed": _removed,

@@ -191,6 +191,17 @@ class TestNothingStays:
             assert "Traceback" not in said
             assert started.gone()
 
+    def test_when_it_is_stopped_while_nobody_reads_what_it_prints(self, tmp_path: Path) -> None:
+        """Its own write waits then, and signals do not end a write."""
+        flood = "print('x' * 4_000_000)\nsignal.pause()\n"
+        with family(tmp_path, flood) as (process, started):
+            assert process.stdout
+            select.select([process.stdout], [], [], LONG_S)
+            process.send_signal(signal.SIGTERM)
+            assert started.gone(LONG_S)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(LONG_S) == 143
+
     def test_of_the_ranks_when_the_launcher_is_killed(self, tmp_path: Path) -> None:
         command = "echo up $$; exec sleep 1000"
         with running("local", "-N", "2", "--command", command, cwd=tmp_path) as process:

@@ -16,7 +16,7 @@ from slurm_adapter.cli.commands import build_app
 from slurm_adapter.cli.options import COMMON
 from slurm_adapter.job import Channel
 from slurm_adapter.launch.sbatch import make_script
-from slurm_adapter.launch.ssh import _CROSSING, _OF_THIS_MACHINE
+from slurm_adapter.launch.ssh import CROSSING, OF_THIS_MACHINE
 from slurm_adapter.plan import Plan
 from slurm_adapter.setting import SECRET_WORDS
 
@@ -143,7 +143,7 @@ def _rows(command_name: str, wanted: Callable[[Any], bool]) -> str:
 
 
 def _crossing() -> str:
-    taken, kept = (", ".join(f"`{name}`" for name in one) for one in (_CROSSING, _OF_THIS_MACHINE))
+    taken, kept = (", ".join(f"`{name}`" for name in one) for one in (CROSSING, OF_THIS_MACHINE))
     secrets = ", ".join(f"`*{word}*`" for word in SECRET_WORDS)
     return (
         f"* {taken},\n"

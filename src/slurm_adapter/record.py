@@ -10,7 +10,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from functools import cached_property as cached_property  # noqa: PLC0414 - said to be public
     from typing import Any, TypeVar
 
@@ -49,21 +49,20 @@ else:
 def _make_record(cls: type[T]) -> type[T]:
     fields = tuple(cls.__annotations__)
     defaults = {name: cls.__dict__[name] for name in fields if name in cls.__dict__}
+    known = frozenset(fields)
     post_init = cls.__dict__.get("__post_init__")
 
     def __init__(self: Any, *values: object, **named: object) -> None:  # noqa: N807
         state = self.__dict__
+        state.update(defaults)
+        if values:
+            state.update(zip(fields, values, strict=False))
+        state.update(named)
+        # Hundreds of nodes are made of this for each rank: names are only looked at all together.
+        if state.keys() != known or (values and not named.keys() <= set(fields[len(values) :])):
+            raise _misuse(cls.__name__, fields, values, named, defaults)
         if len(values) > len(fields):
             raise TypeError(f"{cls.__name__} takes {len(fields)} values, got {len(values)}")
-        state.update(defaults)
-        state.update(zip(fields, values, strict=False))
-        if not named.keys() <= set(fields[len(values) :]):
-            wrong = ", ".join(sorted(named.keys() - set(fields[len(values) :])))
-            raise TypeError(f"{cls.__name__} has no field, or got twice: {wrong}")
-        state.update(named)
-        if len(state) < len(fields):
-            missing = ", ".join(name for name in fields if name not in state)
-            raise TypeError(f"{cls.__name__} lacks {missing}")
         if post_init is not None:
             post_init(self)
 
@@ -83,6 +82,22 @@ def _make_record(cls: type[T]) -> type[T]:
     return cls
 
 
+def _misuse(
+    name: str,
+    fields: tuple[str, ...],
+    values: tuple[object, ...],
+    named: Mapping[str, object],
+    defaults: Mapping[str, object],
+) -> TypeError:
+    """Return what is wrong with the values that a record was to be made of."""
+    wrong = sorted(named.keys() - set(fields[len(values) :]))
+    if wrong:
+        return TypeError(f"{name} has no field, or got twice: {', '.join(wrong)}")
+    given = {*defaults, *fields[: len(values)], *named}
+    missing = [field for field in fields if field not in given]
+    return TypeError(f"{name} lacks {', '.join(missing)}")
+
+
 def replace(value: T, **changes: object) -> T:
     """Return a copy of a record with some fields changed; it is checked like a new one."""
     fields: tuple[str, ...] = type(value).__match_args__  # type: ignore[attr-defined]
@@ -93,6 +108,16 @@ def as_dict(value: object) -> dict[str, Any]:
     """Return a record's fields by name, in order; values as they are."""
     fields: tuple[str, ...] = type(value).__match_args__  # type: ignore[attr-defined]
     return dict(zip(fields, _values(value, fields), strict=True))
+
+
+def changed_fields(value: object) -> dict[str, Any]:
+    """Return those of a record's fields by name that are not what they would be by default."""
+    defaults = type(value).__dict__
+    return {
+        name: one
+        for name, one in as_dict(value).items()
+        if name not in defaults or one is not defaults[name]
+    }
 
 
 _NAMES = {"_refuse_set": "__setattr__", "_refuse_delete": "__delattr__"}

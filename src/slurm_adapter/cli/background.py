@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
@@ -30,6 +31,8 @@ def run_in_background(start: Callable[[Callable[[Record], None]], int]) -> int:
         os.close(told)
         _be_background(start, tell)
     os.close(tell)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # whoever sends one knows only this process
+        signal.signal(number, lambda sent, _: os.kill(child, sent))
     while True:
         try:
             if os.read(told, 1) == _BEGUN:

@@ -56,7 +56,7 @@ _MinNodes = Annotated[
         "--min-nodes",
         metavar="N",
         parser=whole_number,
-        help="Start without hosts that cannot be reached, where N can be.",
+        help="Start also where some hosts cannot be reached, on N at least.",
     ),
 ]
 _Link = Annotated[
@@ -82,7 +82,7 @@ _Logs = Annotated[
     typer.Option(
         "--logs",
         metavar="all|first|none|rank=N",
-        help="Whose output is shown; the job's record has all.",
+        help="Whose output is shown (rank=0,4-7 too); the job's record has all.",
     ),
 ]
 _Sync = Annotated[
@@ -94,8 +94,10 @@ _Detach = Annotated[
 _Probe = Annotated[
     bool, typer.Option("--probe", help="With --dry-run: connect and look, start nothing.")
 ]
-_JobId = Annotated[str, typer.Argument(metavar="JOB", help="As `jobs` lists it.")]
-_Follow = Annotated[bool, typer.Option("-f", "--follow", help="Until it ends.")]
+_JobId = Annotated[
+    str, typer.Argument(metavar="JOB", help="Its name in the list that `jobs` prints.")
+]
+_Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job ends.")]
 _Words = Annotated[list[str] | None, typer.Argument(metavar="[OPTIONS] -- [COMMAND]...")]
 
 
@@ -134,7 +136,7 @@ def ssh(
     detach: _Detach = False,
     probe: _Probe = False,
 ) -> int:
-    """Start it over SSH, on the hosts of a list."""
+    """Start the job over SSH, on the hosts of a list."""
     from slurm_adapter.cli.ssh import SshOptions, run_ssh  # noqa: PLC0415
 
     options = SshOptions(

@@ -15,7 +15,14 @@ from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.launch import follow
 from slurm_adapter.launch.agent import Agent
 from slurm_adapter.launch.agents import AgentFleet, Timing
-from slurm_adapter.launch.records import all_records, find_record, head_lives, state_folder
+from slurm_adapter.launch.records import (
+    NOT_STARTED,
+    all_records,
+    find_record,
+    head_host,
+    head_lives,
+    state_folder,
+)
 from slurm_adapter.node.events import Ended, Output
 from slurm_adapter.output import write_stdout
 from slurm_adapter.show.lines import LinePrinter, rank_names
@@ -66,16 +73,23 @@ def _state(record: Record, job: JobRecord) -> str:
     if ended is not None:
         return "done" if ended[0] == 0 else f"ended {ended[0]}"
     lives = head_lives(job.head)
+    kind = "detached" if job.detached else "running"
+    if lives is None:
+        return f"{kind}, watched from {head_host(job.head)}"
     if lives:
-        return "detached" if job.detached else "running"
+        return kind
     if job.detached:
         return "detached, its head is gone: logs -f takes it over"
-    return "elsewhere" if lives is None else "its head was killed"
+    return "its head was killed"
 
 
 def show_logs(job_id: str, *, stay: bool) -> int:
     """Print what a job's ranks have written; with `stay` until it ends: its exit status then."""
     record, job = _find(job_id)
+    ended = record.ended()
+    if ended is not None and ended[1] == NOT_STARTED:
+        say(f"{job_id}: {NOT_STARTED}")
+        return ended[0] if stay else 0
     ranks = [range(host.first_rank, host.first_rank + host.ranks) for host in job.hosts]
     printer = LinePrinter(rank_names([host.name for host in job.hosts], ranks))
 
@@ -86,31 +100,47 @@ def show_logs(job_id: str, *, stay: bool) -> int:
     if not job.detached:
         return _from_record(record, job, show, stay=stay)
     fleet, unreached = _connect(job)
-    for words in unreached:
-        say(f"warning: without {words}")
     try:
+        for words in unreached:
+            say(f"warning: without {words}")
         follow.attach(job, fleet, stay=stay)
-        if not stay:
-            return _note_if_ended(record, job, follow.collect(fleet, show))
-        in_charge = head_lives(job.head) is False and record.ended() is None
-        status, words = follow.Following(fleet, show, say).run(in_charge=in_charge)
+        if stay:
+            return _follow(record, job, fleet, show, unreached)
+        _note_if_ended(record, job, follow.collect(fleet, show))
+        return 0
+    except KeyboardInterrupt:
+        if record.ended() is None:
+            say(f"{job_id} goes on; slurm-adapter stop {job_id} ends it")
+        raise
     finally:
         fleet.close()
+
+
+def _follow(
+    record: Record,
+    job: JobRecord,
+    fleet: AgentFleet,
+    show: Callable[[Event], None],
+    unreached: list[str],
+) -> int:
+    """Show a detached job until it ends, in place of its head where that is gone."""
+    in_charge = head_lives(job.head) is False and record.ended() is None
+    status, words = follow.Following(fleet, show, say).run(in_charge=in_charge)
     ended = record.ended()
-    if ended is None and (fleet.left_alone or unreached):
-        say(f"{job_id} goes on where it could not be reached: {'; '.join(unreached + fleet.left)}")
-        return status
-    if ended is None:
-        if in_charge or head_lives(job.head) is False:  # it may have lost sight of some ranks
-            record.end(status, words)
-        return status
-    if ended[0] != 0:
-        say(f"{job_id}: {ended[1]}")
-    return ended[0]
+    if ended is not None:
+        if ended[0] != 0:
+            say(f"{record.job_id}: {ended[1]}")
+        return ended[0]
+    if fleet.left_alone or unreached:
+        left = "; ".join([*unreached, *fleet.left])
+        say(f"{record.job_id} goes on where it could not be reached: {left}")
+    elif in_charge or head_lives(job.head) is False:  # it may have lost sight of some ranks
+        record.end(status, words)
+    return status
 
 
-def _note_if_ended(record: Record, job: JobRecord, found: dict[int, Ended]) -> int:
-    """Keep how a job ended whose head did not live to see it; return 0: its output was shown."""
+def _note_if_ended(record: Record, job: JobRecord, found: dict[int, Ended]) -> None:
+    """Keep how a job ended whose head did not live to see it."""
     ranks = sum(host.ranks for host in job.hosts)
     if record.ended() is None and not head_lives(job.head) and len(found) == ranks:
         failed = min(
@@ -120,7 +150,6 @@ def _note_if_ended(record: Record, job: JobRecord, found: dict[int, Ended]) -> i
             record.end(0, "done")
         else:
             record.end(failed.status, f"rank {failed.rank} failed: {failed.how}")
-    return 0
 
 
 def _from_record(
@@ -128,7 +157,10 @@ def _from_record(
 ) -> int:
     """Show the files that the head of an attached job writes."""
     ranks = sum(host.ranks for host in job.hosts)
-    files = [record.rank_file(rank).open("rb") for rank in range(ranks)]
+    try:
+        files = [record.rank_file(rank).open("rb") for rank in range(ranks)]
+    except OSError as error:
+        raise ClusterUnfitError(f"{error.filename}: {error.strerror}") from error
     try:
         while True:
             going_on = stay and record.ended() is None and head_lives(job.head)
@@ -165,7 +197,7 @@ def stop_job(job_id: str) -> int:
         # It is gone, and has left alone what it could not reach: that may be possible now.
         lives = False
     if not job.detached:
-        machine = job.head.partition("/")[0]
+        machine = head_host(job.head)
         raise ClusterUnfitError(
             f"{job_id} cannot be stopped from here",
             f"It was started on {machine}: stop it there."

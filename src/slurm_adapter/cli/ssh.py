@@ -13,8 +13,9 @@ from slurm_adapter.cli.leaving import check_grace, leaving_when_stopped
 from slurm_adapter.cli.report import check_format, show_ssh_dry_run
 from slurm_adapter.cli.request import job_from_settings, settings_from_layers, settings_of
 from slurm_adapter.cli.start import Start
-from slurm_adapter.errors import BadValueError
-from slurm_adapter.launch.ssh import dry_plan
+from slurm_adapter.contracts import get_contract
+from slurm_adapter.errors import BadValueError, ClusterUnfitError
+from slurm_adapter.launch.ssh import dry_plan, moved_to_hosts
 from slurm_adapter.node.process import raise_descriptor_limit
 from slurm_adapter.node.program import find_program, working_directory
 from slurm_adapter.record import replace
@@ -57,6 +58,7 @@ def run_ssh(common: dict[str, Any], options: SshOptions) -> int:
         )
     raise_descriptor_limit()
     if common["dry_run"] and not options.probe:
+        job = moved_to_hosts(job) if options.sync else job
         show_ssh_dry_run(dry_plan(job, nodes, os.environ), common["format"])
         return 0
     start = Start(job, nodes, options, common)
@@ -78,6 +80,11 @@ def _check(options: SshOptions, *, dry_run: bool) -> None:
             f"--connect-timeout {options.connect_s:g} is no time to wait",
             "Give seconds, as in --connect-timeout 60.",
         )
+    if options.detach and options.logs != "all":
+        raise BadValueError(
+            f"--logs {options.logs} says what is shown here, and with --detach nothing is",
+            "Leave it out; slurm-adapter logs JOB shows the output.",
+        )
     if options.probe and not dry_run:
         raise BadValueError(
             "--probe looks at the hosts for a dry run, and would start the job without one",
@@ -97,5 +104,23 @@ def job_and_nodes(common: dict[str, Any], options: SshOptions) -> tuple[Job, Seq
     kept = {name: os.environ[name] for name in job.keep}
     python = job.python
     if settings.python is None:  # over there no start-up file finds it (SSH-04)
-        python = find_program(python, os.environ, job.code)
-    return replace(job, env={**kept, **job.env}, keep=(), python=python), cluster.nodes
+        python = _own_interpreter(job)
+    master = _exported_master(job)
+    return replace(job, env={**master, **kept, **job.env}, keep=(), python=python), cluster.nodes
+
+
+def _own_interpreter(job: Job) -> str:
+    """Return the path of the interpreter that is used here, which hosts are to have too."""
+    try:
+        return find_program(job.python, os.environ, job.code)
+    except ClusterUnfitError as error:
+        raise BadValueError(
+            "there is no `python` here that would say which interpreter hosts are to use",
+            "Name the hosts' own with --python, as in --python /usr/bin/python3.",
+        ) from error
+
+
+def _exported_master(job: Job) -> dict[str, str]:
+    """Return a MASTER_ADDR that was exported here, where the contract knows that name (MA-08)."""
+    wanted = os.environ.get("MASTER_ADDR")
+    return {"MASTER_ADDR": wanted} if wanted and get_contract(job.contract).tells_master else {}

@@ -13,6 +13,7 @@ from slurm_adapter.launch import ssh
 from slurm_adapter.launch.agent import Agent
 from slurm_adapter.launch.agents import AgentFleet, Timing
 from slurm_adapter.launch.records import (
+    NOT_STARTED,
     Host,
     JobRecord,
     head_name,
@@ -53,8 +54,11 @@ class Start:
         record = None
         try:
             job = replace(self._job, nodes=len(agents))
-            if self._options.sync and not self._common["dry_run"]:
-                job = self._sync(job, agents)
+            if self._options.sync:
+                moved = ssh.moved_to_hosts(job)
+                if not self._common["dry_run"]:
+                    self._sync(moved, agents)
+                job = moved
             plan = self._look(job, agents, fleet)
             if self._common["dry_run"]:
                 fleet.end_all()
@@ -67,7 +71,7 @@ class Start:
         except BaseException as error:
             fleet.end_all()
             if record is not None:
-                record.end(getattr(error, "exit_status", 1), "it could not be started")
+                record.end(getattr(error, "exit_status", 1), NOT_STARTED)
             raise
         panel = not self._common["quiet"] and not self._options.detach
         return Watching(plan, record, fleet, choice, panel=panel).run(
@@ -96,11 +100,11 @@ class Start:
             agent.index = index
         return agents
 
-    def _sync(self, job: Job, agents: Sequence[Agent]) -> Job:
-        """Copy the code to all hosts; return the job as it is run from there."""
+    def _sync(self, moved: Job, agents: Sequence[Agent]) -> None:
+        """Copy the code to where the moved job has it on all hosts."""
         from slurm_adapter.launch.sync import Target, find_code, sync  # noqa: PLC0415 - pathspec
 
-        moved = ssh.moved(job, f"{job.folder}/code/{os.path.basename(job.code)}")  # noqa: PTH119
+        job = self._job
         jobs = f"{job.code}/slurm-adapter"  # where jobs have their folders unless told otherwise
         code = find_code(job.code, (job.folder, jobs))
         targets = [Target(agent.connection, agent.python) for agent in agents]
@@ -113,11 +117,11 @@ class Start:
         if self._common["verbose"]:
             for line in hosts:
                 say(line.strip())
-        return moved
 
     def _look(self, job: Job, agents: Sequence[Agent], fleet: AgentFleet) -> Plan:
         nodes = [agent.connection.node for agent in agents]
-        plan = ssh.look_around(job, nodes, fleet, self._run, os.environ)
+        there = not (self._options.sync and self._common["dry_run"])
+        plan = ssh.look_around(job, nodes, fleet, self._run, os.environ, code_is_there=there)
         for warning in (*plan.warnings, *boot_warnings(plan, self._job.program)):
             self._warn(warning)
         return plan

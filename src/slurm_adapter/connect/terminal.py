@@ -46,6 +46,7 @@ class Terminal:
             NoTerminalError: there is no terminal, it was hung up, or `withdraw` was called.
         """
         with self._lock, self._opened() as terminal, _silent(terminal, silent=not echo):
+            self._check_wanted()
             os.write(terminal, prompt.encode(errors="replace"))
             answer = self._line(terminal)
             if not echo:
@@ -72,6 +73,12 @@ class Terminal:
             yield terminal
         finally:
             os.close(terminal)
+
+    def _check_wanted(self) -> None:
+        poll = select.poll()
+        poll.register(self._withdrawn, select.POLLIN)
+        if poll.poll(0):
+            raise NoTerminalError("the question was withdrawn")
 
     def _line(self, terminal: int) -> str:
         typed = b""

@@ -182,7 +182,10 @@ def _fits(host_list: str) -> bool:
 def _gpus(node: Node) -> Setting:
     if node.gpus is None:
         return Setting(
-            "MA_NUM_GPUS", "<GPUs>", "counted on the node when the step runs", known=False
+            "MA_NUM_GPUS",
+            "<GPUs>",
+            node.gpus_reason or "counted on the node when the step runs",
+            known=False,
         )
     return Setting("MA_NUM_GPUS", str(node.gpus), node.gpus_reason or "GPUs of this node")
 

@@ -6,10 +6,13 @@ importing from an archive costs). Readers of zip archives pass over what stands 
 """
 
 from __future__ import annotations
+import __future__
 
+import ast
 import io
 import marshal
 import os
+import threading
 import zipfile
 from functools import cache
 from hashlib import blake2b
@@ -27,11 +30,47 @@ sys.exit(main())
 """
 _WITHOUT_DOCSTRINGS = 2
 _MARSHAL = 4  # a form that every supported Python reads, to see whether the rest is for it
+# What the interpreter reads first goes byte by byte, at half a microsecond each: it fetches more.
+_FIRST = """\
+import os
+data = b""
+while len(data) < {size}:
+    data += os.read(0, {size} - len(data)) or os._exit(1)
+exec(data[{rest}:])
+"""
+# Understood by any Python, to have one that is too old say so.
+_SECOND = """\
+import marshal, sys
+if sys.version_info < (3, 10):
+    version = "%d.%d.%d" % tuple(sys.version_info[:3])
+    os.write(1, ("\\nslurm-adapter-agent old " + version + "\\n").encode())
+    os._exit(0)
+if sys.modules["_frozen_importlib_external"].MAGIC_NUMBER == {magic!r}:
+    code = marshal.loads(data[{text}:{rest}])
+else:
+    code = compile(data[:{text}], "slurm-adapter", "exec")
+names = {{"__name__": "slurm_adapter_bootstrap"}}
+exec(code, names)
+names["main"]("{digest}", {length})
+"""
+# By one thread: those that begin agents all ask at the same time.
+_making = threading.Lock()
+
+
+def agent_archive() -> tuple[bytes, str]:
+    """Return (the archive, its BLAKE2b digest of 32 bytes in hexadecimal digits)."""
+    with _making:
+        return _archive()
+
+
+def first_lines() -> bytes:
+    """Return what an interpreter started by `interpreter_words` is to read first."""
+    with _making:
+        return _first_lines()
 
 
 @cache
-def agent_archive() -> tuple[bytes, str]:
-    """Return (the archive, its BLAKE2b digest of 32 bytes in hexadecimal digits)."""
+def _archive() -> tuple[bytes, str]:
     sources = _sources()
     path = _kept(sources)
     try:
@@ -62,10 +101,33 @@ def _made(sources: dict[str, bytes]) -> bytes:
 
 def _compiled(name: str, source: bytes) -> tuple[str, tuple[bool, bytes]]:
     """Return (the module's name, (whether it is a package, its code))."""
-    code = compile(source, name, "exec", optimize=_WITHOUT_DOCSTRINGS)
     module = name.removesuffix(".py").replace("/", ".")
     package = module.removesuffix(".__init__")
-    return package, (package != module, marshal.dumps(code))
+    return package, (package != module, _code(name, source))
+
+
+def _code(name: str, source: bytes) -> bytes:
+    """Compile a module without what only readers and type checkers need."""
+    tree = _Bare().visit(ast.parse(source))
+    flags = __future__.annotations.compiler_flag
+    code = compile(tree, name, "exec", flags, dont_inherit=True, optimize=_WITHOUT_DOCSTRINGS)
+    return marshal.dumps(code)
+
+
+class _Bare(ast.NodeTransformer):
+    """Takes away annotations of functions, and the import that lets classes keep theirs as text."""
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom | None:
+        return None if node.module == "__future__" else node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        self.generic_visit(node)
+        node.returns = None
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
 
 
 def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
@@ -76,7 +138,8 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
 def _kept(sources: dict[str, bytes]) -> Path:
     """Return where this user keeps the archive of these sources: compiling takes 0.3 s."""
     cache_home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    digest = _digest(MAGIC_NUMBER + b"".join([_MAIN.encode(), *sources.values()]))
+    own = Path(__file__).read_bytes()
+    digest = _digest(MAGIC_NUMBER + b"".join([own, *sources.values()]))
     return Path(cache_home) / "slurm-adapter" / f"archive-{digest[:32]}.pyz"
 
 
@@ -95,12 +158,16 @@ def _digest(data: bytes) -> str:
 
 
 @cache
-def first_lines() -> bytes:
-    """Return what an interpreter started by `interpreter_words` is to read first."""
-    data, digest = agent_archive()
-    text = _sources()["slurm_adapter/node/bootstrap.py"].decode()
-    code = f"exec(compile({text!a}, 'slurm-adapter', 'exec'), {{'__name__': '__main__'}})"
-    return f"{code}\n{digest} {len(data)}\n".encode()
+def _first_lines() -> bytes:
+    archive, digest = _archive()
+    name = "slurm_adapter/node/bootstrap.py"
+    text = _sources()[name]
+    code = _code(name, text)
+    places = {"text": len(text), "rest": len(text) + len(code)}
+    second = _SECOND.format(magic=MAGIC_NUMBER, digest=digest, length=len(archive), **places)
+    data = text + code + second.encode()
+    first = _FIRST.format(size=len(data), rest=places["rest"])
+    return f"exec({first!r})\n".encode() + data
 
 
 def interpreter_words(python: str, run: str) -> list[str]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SCHEMA = 1
+NOT_STARTED = "it could not be started"
+"""The words for how a job ended that never ran."""
 _KEPT_S = 30 * 86_400
 _ID = re.compile(r"ssh-([1-9][0-9]*)")
 
@@ -138,8 +140,20 @@ def new_record(folder: Path) -> Record:
 
 
 def all_records(folder: Path) -> Iterator[Record]:
-    """Yield the jobs there are records of, oldest first."""
-    paths = list(folder.iterdir()) if folder.is_dir() else []
+    """Yield the jobs there are records of, oldest first.
+
+    Raises:
+        ClusterUnfitError: where they cannot be read.
+    """
+    try:
+        paths = list(folder.iterdir())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ClusterUnfitError(
+            f"the records of jobs in {folder} cannot be read: {error.strerror}",
+            "Name another place with XDG_STATE_HOME.",
+        ) from error
     for path in sorted(filter(_number, paths), key=_number):
         yield Record(path)
 
@@ -179,10 +193,14 @@ def head_name() -> str:
 
 def head_lives(head: str) -> bool | None:
     """Say whether the process that a record names lives; None where it is another machine's."""
-    machine, pid, _ = head.split(" ")
-    if machine != _machine():
+    if head_host(head) != os.uname().nodename:
         return None
-    return _head_of(int(pid)) == head
+    return _head_of(int(head.split(" ")[1])) == head  # false after a reboot, too
+
+
+def head_host(head: str) -> str:
+    """Return the name of the machine on which a job's head was started."""
+    return head.partition("/")[0]
 
 
 def _machine() -> str:

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from slurm_adapter.launch.agents import AgentFleet
 
 # What crosses to other machines unasked: how libraries run, not where this machine's network is.
-_CROSSING = (
+CROSSING = (
     *("NCCL_*", "GLOO_*", "TORCH_*", "PYTORCH_*", "TORCHINDUCTOR_*", "TRITON_*", "HF_*"),
     *("OMP_*", "MKL_*", "KMP_*", "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_ORDER", "CUBLAS_*"),
     *("PYTHONUNBUFFERED", "PYTHONHASHSEED", "PYTHONFAULTHANDLER", "PYTHONWARNINGS"),
     *("TOKENIZERS_PARALLELISM", "WANDB_MODE", "LANG", "LC_*", "TZ"),
 )
-_OF_THIS_MACHINE = (
+OF_THIS_MACHINE = (
     *("*_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_TOPO_*", "NCCL_HOSTID"),
     *("*_HOME", "*_CACHE", "*_CACHE_DIR", "*_DIR", "*_FILE", "*_PATH"),
 )
@@ -46,8 +46,8 @@ def crossing(environment: Mapping[str, str]) -> Iterator[Setting]:
     """
     for name in sorted(environment):
         if (
-            any(fnmatchcase(name, pattern) for pattern in _CROSSING)
-            and not any(fnmatchcase(name, pattern) for pattern in _OF_THIS_MACHINE)
+            any(fnmatchcase(name, pattern) for pattern in CROSSING)
+            and not any(fnmatchcase(name, pattern) for pattern in OF_THIS_MACHINE)
             and not is_secret(name)
         ):
             yield Setting(name, environment[name], "taken along from your environment")
@@ -59,6 +59,8 @@ def look_around(
     fleet: AgentFleet,
     run: str,
     environment: Mapping[str, str],
+    *,
+    code_is_there: bool = True,
 ) -> Plan:
     """Have all agents look at their nodes, and return the plan for what they found.
 
@@ -68,6 +70,7 @@ def look_around(
         fleet: their agents.
         run: this run's UUID.
         environment: the head's own.
+        code_is_there: whether hosts are to have the code by now.
 
     Raises:
         AdapterError: where the job cannot run there.
@@ -79,6 +82,8 @@ def look_around(
                 "job": job,
                 "name": node.name,
                 "address": node.address,
+                "interface": node.interface,
+                "code": code_is_there,
                 "first": index == 0,
                 "port": wanted,
                 "run": run,
@@ -154,12 +159,27 @@ def _known(job: Job, node: Node, facts: Mapping[str, str]) -> Node:
     return replace(
         node,
         address=facts.get("address", node.address),
-        address_reason="the host list" if node.address else "where this machine reached it",
+        address_reason=node.address_reason if node.address else _measured(node),
         gpus=gpus,
         gpus_reason=reason,
-        settings=settings,
+        settings=(*settings, *_of_interface(node)),
         view=wanted_view(job, 1),  # the ranks of a node share what it gives
     )
+
+
+def _measured(node: Node) -> str:
+    if node.interface is None:
+        return "where this machine reached it"
+    return f"the address of {node.interface}, which the host list names"
+
+
+def _of_interface(node: Node) -> Iterator[Setting]:
+    """Yield what makes libraries use the user's interface; NCCL would take a prefix else."""
+    if node.interface is not None:
+        reason = "the interface that the host list names"
+        yield Setting("NCCL_SOCKET_IFNAME", f"={node.interface}", reason)
+        yield Setting("GLOO_SOCKET_IFNAME", node.interface, reason)
+        yield Setting("TP_SOCKET_IFNAME", node.interface, reason)
 
 
 def _gpus(job: Job, node: Node, found: int | None) -> tuple[int | None, str, tuple[Setting, ...]]:
@@ -168,6 +188,8 @@ def _gpus(job: Job, node: Node, found: int | None) -> tuple[int | None, str, tup
     if wanted is None:
         wanted, reason = node.slots, "slots in the host list"
     if wanted is None:
+        if found is None:
+            return None, "counted on the host before the job starts", ()
         return found, "counted there" if found else "no GPU there", ()
     if not found:
         return wanted, reason + ("" if found is None else "; it has no GPU"), ()
@@ -203,8 +225,9 @@ def _check_addresses(nodes: Sequence[Node]) -> None:
         )
 
 
-def moved(job: Job, code: str) -> Job:
-    """Return a job that is run from a copy of its code directory."""
+def moved_to_hosts(job: Job) -> Job:
+    """Return a job that is run from the copy of its code directory in its folder on each host."""
+    code = f"{job.folder}/code/{os.path.basename(job.code)}"  # noqa: PTH119
 
     def there(path: str) -> str:
         return os.path.join(code, os.path.relpath(path, job.code))  # noqa: PTH118

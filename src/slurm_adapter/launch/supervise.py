@@ -48,6 +48,10 @@ class Fleet(Protocol):
         """Let go of pipes and descriptors; return the output that was still in them."""
 
 
+class _UnreadError(Exception):
+    """What is being written is not read, and no longer worth waiting for."""
+
+
 class Supervisor:
     """Watches a fleet until every process of it is gone."""
 
@@ -81,6 +85,8 @@ class Supervisor:
         self._signals: list[int] = []
         self._heeded = 0
         self._lost_status = 0
+        self._showing = False
+        self._ending = ""
         self._kill_at: float | None = None
 
     def run(self) -> int:
@@ -106,18 +112,30 @@ class Supervisor:
         return self._status()
 
     def _on_signal(self, number: int, _: object) -> None:
-        # No more than this: a handler may interrupt a write to the very stream it would write to.
+        # No words here: a handler may interrupt a write to the very stream it would write to.
         self._signals.append(number)
         self._fleet.wake()
+        if self._showing:
+            # Nobody may be reading, and then there is no way back to the loop: not even a signal
+            # ends a write. The ranks can be told all the same, and the second one gives up on it.
+            if len(self._signals) > 1:
+                self._fleet.send(signal.SIGKILL)
+                raise _UnreadError
+            self._end_for_signal()
+
+    def _end_for_signal(self) -> None:
+        self._ending = self._ending or self._names()  # those that ended because of it included
+        self._blame.close()
+        self._kill_at = time.monotonic() + self._grace_s
+        self._fleet.send(signal.SIGTERM)
 
     def _heed_signals(self) -> None:
         count = len(self._signals)  # one may come in while this one is being heeded
         if count and not self._heeded:
             name = signal.Signals(self._signals[0]).name
-            self._say(f"{name}: ending {self._names()}; once more kills at once")
-            self._blame.close()
-            self._kill_at = time.monotonic() + self._grace_s
-            self._fleet.send(signal.SIGTERM)
+            if not self._ending:
+                self._end_for_signal()
+            self._say(f"{name}: ending {self._ending}; once more kills at once")
             count = 1
         elif count > max(1, self._heeded):
             self._kill_at = 0.0
@@ -163,12 +181,17 @@ class Supervisor:
         if self._lost_status:
             return
         try:
+            self._showing = True
             self._show(event)
+        except _UnreadError:
+            self._lost_status = 128 + self._signals[0]
         except OSError as error:
             lost = isinstance(error, BrokenPipeError)
             self._lost_status = 128 + signal.SIGPIPE if lost else os.EX_IOERR
             why = "nobody reads the output any more" if lost else f"output lost: {error.strerror}"
             self._stop(f"{why}; ending {self._names()}")
+        finally:
+            self._showing = False
 
     def _stop(self, why: str) -> None:
         if self._kill_at is None:

@@ -6,6 +6,7 @@ it ends its ranks when it is told to, when stdin ends, and when the head is sile
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 
@@ -71,6 +72,7 @@ def _serve(line: Line) -> int:
     if asked[0] == frames.FOLLOW:
         from slurm_adapter.node.follow import follow  # noqa: PLC0415 - a run's start needs it not
 
+        gc.enable()
         return follow(request)
     for kind, texts in prepare.look(request):
         say(kind, *texts)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import NoReturn
 
+    from slurm_adapter.job import Job
     from slurm_adapter.node.step import Ready
     from slurm_adapter.plan import Plan, RankPlan
 
@@ -109,14 +110,19 @@ def without_coerced_locale(environment: Mapping[str, str]) -> Mapping[str, str]:
     return {name: value for name, value in environment.items() if name != "LC_CTYPE"}
 
 
+def check_master(job: Job, name: str) -> None:
+    """Raise `BadValueError` where the user's MASTER_ADDR is not this node, on which rank 0 runs."""
+    wanted = job.env.get("MASTER_ADDR")
+    if wanted and wanted != name and not facts.is_own_address(wanted):
+        raise BadValueError(
+            f"MASTER_ADDR={wanted} is no address of {name}, where rank 0 runs",
+            f"Leave MASTER_ADDR out, or set it to {name}.",
+        )
+
+
 def _check_rendezvous(plan: Plan, rank: RankPlan) -> None:
     """Check on rank 0's node what all ranks count on: the address is here, the port is free."""
-    wanted = plan.job.env.get("MASTER_ADDR")
-    if wanted and wanted != rank.node.name and not facts.is_own_address(wanted):
-        raise BadValueError(
-            f"MASTER_ADDR={wanted} is no address of {rank.node.name}, where rank 0 runs",
-            f"Leave MASTER_ADDR out, or set it to {rank.node.name}.",
-        )
+    check_master(plan.job, rank.node.name)
     # torchrun listens there even where it starts a single rank.
     shared = plan.world_size > 1 or (rank.node.gpus or 0) > 1 or plan.contract.starts != "rank"
     if shared and plan.run.port is not None:

@@ -1,12 +1,13 @@
 """What an agent does first: have its archive, checked by hash, then run what is in it.
 
-The head sends this file's text as one line to an interpreter that has nothing else, then a line
-with the archive's BLAKE2 digest, its size, and the agent's arguments; the archive itself only
-where it is asked for. A node's home that cannot be written costs nothing but that transfer.
+The head sends this file, as it is and compiled, to an interpreter that has nothing else; the
+archive itself only where it is asked for. A node's home that cannot be written costs nothing but
+that transfer.
 """
 
 from __future__ import annotations
 
+import gc
 import marshal
 import os
 import sys
@@ -14,8 +15,6 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import types
-
-_OLDEST = (3, 10)
 
 
 def _read(count: int) -> bytes:
@@ -26,13 +25,6 @@ def _read(count: int) -> bytes:
             sys.exit(1)
         data += more
     return data
-
-
-def _line() -> list[str]:
-    line = b""
-    while not line.endswith(b"\n"):
-        line += _read(1)
-    return line.decode().split()
 
 
 def _digest(data: bytes) -> str:
@@ -111,18 +103,12 @@ def _offer(data: bytes, path: str) -> None:
     sys.path.insert(0, path)
 
 
-def _main() -> None:
-    if sys.version_info < _OLDEST:
-        _greet(b"old " + ".".join(map(str, sys.version_info[:3])).encode())
-        return
-    digest, size, *arguments = _line()
-    _offer(*_have(digest, int(size)))
-    from slurm_adapter.node.agent import main  # noqa: PLC0415
+def main(digest: str, size: int) -> None:
+    """Become the agent, whose archive has this digest and so many bytes."""
+    gc.disable()  # until ranks run: what is loaded by then is no garbage
+    _offer(*_have(digest, size))
+    from slurm_adapter.node.agent import main as serve  # noqa: PLC0415
 
-    status = main(arguments)
+    status = serve(sys.argv[1:])
     sys.stderr.flush()
     os._exit(status)  # nothing to tidy up: an interpreter's own end takes milliseconds
-
-
-if __name__ == "__main__":
-    _main()

@@ -12,6 +12,8 @@ FIRST_PORT, _LAST_PORT = 6666, 32767
 """Where a free port is looked for: from where ModelArts has it, below all ephemeral ranges."""
 _STEP_TITLE = r"slurmstepd: \[([^.\]]+)\.([^\]]+)\]"
 _MOST_ANCESTORS = 16
+# linux/sockios.h, linux/if.h
+_SIOCGIFADDR, _IFREQ_BYTES, _LONGEST_INTERFACE = 0x8915, 40, 15
 # Device files that the drivers make, one for each card: NVIDIA's, Ascend's.
 _DEVICE_FILES = ("nvidia", "davinci")
 
@@ -51,6 +53,29 @@ def address_toward(peer: str) -> str:
         f"Make the name {peer} resolve to a reachable address on every node; try"
         f" `getent hosts {peer}` there.",
     )
+
+
+def address_of(interface: str) -> str:
+    """Return the IPv4 address of a network interface (netdevice(7)).
+
+    Raises:
+        ClusterUnfitError: where there is none, naming the interfaces that there are.
+    """
+    import fcntl  # noqa: PLC0415 - only where a host list names interfaces
+    import socket  # noqa: PLC0415
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            name = os.fsencode(interface)[:_LONGEST_INTERFACE].ljust(_IFREQ_BYTES, b"\0")
+            answer = fcntl.ioctl(probe, _SIOCGIFADDR, name)
+        except OSError as error:
+            there = ", ".join(name for _, name in socket.if_nameindex())
+            raise ClusterUnfitError(
+                f"{os.uname().nodename}: interface {interface} has no IPv4 address"
+                f" ({error.strerror})",
+                f"Its interfaces: {there}.",
+            ) from error
+    return socket.inet_ntoa(answer[20:24])
 
 
 def own_address(name: str) -> str:

@@ -35,7 +35,7 @@ def follow(request: Mapping[str, Any]) -> int:
         ClusterUnfitError: where this node knows nothing of the run.
     """
     folder = RunFolder(request["run"], request["index"])
-    if not folder.exists():
+    if not folder.holds(request["ranks"]):
         raise ClusterUnfitError(
             f"{os.uname().nodename} knows nothing of run {folder.run}",
             "It may have been removed there.",

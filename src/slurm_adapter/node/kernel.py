@@ -1,12 +1,26 @@
-"""The system calls that a view is made of. Python's own library has some of them from 3.12 on.
+"""The system calls that ranks and views take. Python's own library has some of them from 3.12 on.
 
 Each raises an `OSError` that names the call and what it was for (`filename`).
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
+
+# What `ctypes` is made of, without the 2 ms that it takes to load.
+from _ctypes import (
+    FUNCFLAG_CDECL,
+    FUNCFLAG_USE_ERRNO,
+    CFuncPtr,
+    _SimpleCData,
+    dlopen,
+    dlsym,
+    get_errno,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # linux/sched.h
 CLONE_NEWNS = 0x0002_0000
@@ -20,24 +34,60 @@ MS_REMOUNT, MS_BIND, MS_MOVE, MS_REC = 0x20, 0x1000, 0x2000, 0x4000
 MS_SLAVE = 0x8_0000
 _MNT_DETACH = 0x2
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mount.argtypes = (
-    ctypes.c_char_p,
-    ctypes.c_char_p,
-    ctypes.c_char_p,
-    ctypes.c_ulong,
-    ctypes.c_char_p,
-)
+# linux/prctl.h
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class _Int(_SimpleCData):  # type: ignore[type-arg]
+    _type_ = "i"
+
+
+class _UnsignedLong(_SimpleCData):  # type: ignore[type-arg]
+    _type_ = "L"
+
+
+class _Text(_SimpleCData):  # type: ignore[type-arg]
+    _type_ = "z"
+
+
+class _Call(CFuncPtr):
+    _flags_ = FUNCFLAG_CDECL | FUNCFLAG_USE_ERRNO
+    _restype_ = _Int
+
+
+def _function(name: str, *types: type[Any]) -> _Call:
+    function = _Call(dlsym(_LIBC, name))
+    function.argtypes = types
+    return function
+
+
+_LIBC = dlopen(None, 0)  # type: ignore[arg-type]  # None: what this program is linked with
+_mount_call = _function("mount", _Text, _Text, _Text, _UnsignedLong, _Text)
+_umount = _function("umount2", _Text, _Int)
+_unshare = _function("unshare", _Int)
+_setns = _function("setns", _Int, _Int)
+_prctl = _function("prctl", _Int, *[_UnsignedLong] * 4)
 
 
 def unshare(flags: int) -> None:
     """Give this process namespaces of its own."""
-    _check(_libc.unshare(flags), "unshare")
+    _check(_unshare(flags), "unshare")
 
 
 def join(namespace: int, kind: int) -> None:
     """Enter the namespace behind a descriptor of `/proc/PID/ns/...`."""
-    _check(_libc.setns(namespace, kind), "setns")
+    _check(_setns(namespace, kind), "setns")
+
+
+def die_with_parent(signal: int) -> None:
+    """Have this process sent a signal when its parent ends."""
+    _check(_prctl(_PR_SET_PDEATHSIG, signal, 0, 0, 0), "prctl")
+
+
+def become_subreaper() -> None:
+    """Make orphans among this process's descendants its own children."""
+    _check(_prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl")
 
 
 def mount_tmpfs(target: str) -> None:
@@ -76,13 +126,13 @@ def follow_machine() -> None:
 
 def unmount(target: str) -> None:
     """Take a mount away; what is still used of it lives on unseen."""
-    _check(_libc.umount2(os.fsencode(target), _MNT_DETACH), f"umount {target}")
+    _check(_umount(os.fsencode(target), _MNT_DETACH), f"umount {target}")
 
 
 def _mount(
     source: str | None, target: str, kind: str | None, flags: int, options: str | None
 ) -> None:
-    result = _libc.mount(
+    result = _mount_call(
         None if source is None else os.fsencode(source),
         os.fsencode(target),
         None if kind is None else kind.encode(),
@@ -94,5 +144,5 @@ def _mount(
 
 def _check(result: int, what: str) -> None:
     if result != 0:
-        number = ctypes.get_errno()
+        number = get_errno()
         raise OSError(number, os.strerror(number), what)

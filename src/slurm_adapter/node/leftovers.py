@@ -48,8 +48,8 @@ def end_leftovers() -> list[str]:
     return [
         f"ended {count} process{'es' if count > 1 else ''} that run {run} had left on"
         f" {os.uname().nodename}: its agent was killed"
-        for run in _dead_runs()
-        if (count := end_run(run))
+        for run, count in _ended_runs()
+        if count
     ]
 
 
@@ -59,8 +59,8 @@ def _machine() -> str:
     return f"{os.uname().nodename}.{boot}"
 
 
-def _dead_runs() -> Iterator[str]:
-    """Yield the runs of this machine whose agent is gone; their files are taken away."""
+def _ended_runs() -> Iterator[tuple[str, int]]:
+    """End the runs of this machine whose agent is gone; yield (run, how many processes it had)."""
     try:
         names = os.listdir(_folder())  # noqa: PTH208
     except OSError:
@@ -76,12 +76,13 @@ def _dead_runs() -> Iterator[str]:
             continue
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.unlink(path)  # noqa: PTH108
+            count = end_run(run)
+            os.unlink(path)  # noqa: PTH108 - only now: whoever is killed before it leaves the mark
         except OSError:
             continue
         finally:
             os.close(descriptor)
-        yield run
+        yield run, count
 
 
 def end_run(run: str) -> int:

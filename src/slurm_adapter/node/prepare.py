@@ -9,8 +9,8 @@ import time
 from slurm_adapter.cluster.cluster import Variables
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.job import Boot
-from slurm_adapter.node import facts, frames, leftovers, tree
-from slurm_adapter.node.become import without_coerced_locale
+from slurm_adapter.node import facts, frames, leftovers, runs, tree
+from slurm_adapter.node.become import check_master, without_coerced_locale
 from slurm_adapter.node.program import make_folder
 from slurm_adapter.node.runs import RunFolder
 from slurm_adapter.plan import Plan, make_plan
@@ -46,8 +46,9 @@ def look(request: Mapping[str, Any]) -> Iterator[tuple[bytes, tuple[str, ...]]]:
     """Yield the messages that tell of this node: warnings, then its facts.
 
     Args:
-        request: `job`; `address`, as the host list has it; `first`, whether rank 0 runs here;
-            `port`, what the user chose and where, or None.
+        request: `job`; `name`, `address`, `interface`, as the host list has them; `first`, whether
+            rank 0 runs here; `port`, what the user chose and where, or None; `code`, whether the
+            code must be here by now.
 
     Raises:
         AdapterError: where the job cannot run here.
@@ -55,8 +56,10 @@ def look(request: Mapping[str, Any]) -> Iterator[tuple[bytes, tuple[str, ...]]]:
     job: Job = request["job"]
     for warning in leftovers.end_leftovers():
         yield frames.WARNING, (warning,)
-    _check_code(job, request["name"])
-    address = request["address"] or _own_address()
+    runs.remove_old()
+    if request["code"]:
+        _check_code(job, request["name"])
+    address = request["address"] or _own_address(request["interface"])
     found = {
         "address": address,
         "gpus": str(facts.count_accelerators()),
@@ -64,6 +67,7 @@ def look(request: Mapping[str, Any]) -> Iterator[tuple[bytes, tuple[str, ...]]]:
         "host": os.uname().nodename,
     }
     if request["first"]:
+        check_master(job, request["name"])
         if request["port"] is None:
             found["port"] = str(facts.first_free_port(address))
         else:
@@ -71,8 +75,10 @@ def look(request: Mapping[str, Any]) -> Iterator[tuple[bytes, tuple[str, ...]]]:
     yield frames.FACTS, tuple(f"{name}={value}" for name, value in found.items())
 
 
-def _own_address() -> str:
-    """Return the address under which the head has reached this machine."""
+def _own_address(interface: str | None) -> str:
+    """Return the address of the user's interface, else that at which the head has reached us."""
+    if interface is not None:
+        return facts.address_of(interface)
     # Set by sshd: the client's address and port, then the server's.
     fields = os.environ.get("SSH_CONNECTION", "").split()
     return fields[2].partition("%")[0] if len(fields) > 2 else "127.0.0.1"  # noqa: PLR2004

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 
-from slurm_adapter.node import signals
+from slurm_adapter.node import kernel, signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,23 +13,18 @@ if TYPE_CHECKING:
     Prepare = Callable[[], None]
     """What a child runs before its program."""
 
-# linux/prctl.h
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
-
 
 def become_subreaper() -> None:
     """Make orphans among this process's descendants its own children, so that none is lost."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    kernel.become_subreaper()
 
 
 def dying_with_parent() -> Prepare:
     """Return what a child runs before its program: it ends when this process is killed."""
-    libc = ctypes.CDLL(None, use_errno=True)
     parent = os.getpid()
 
     def before_program() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signals.SIGKILL)
+        kernel.die_with_parent(signals.SIGKILL)
         if os.getppid() != parent:  # it died in between
             os.kill(os.getpid(), signals.SIGKILL)
 
@@ -39,7 +33,7 @@ def dying_with_parent() -> Prepare:
 
 def die_with_parent() -> None:
     """Have the kernel kill this process when its parent ends; a parent that is gone is missed."""
-    _prctl(_PR_SET_PDEATHSIG, signals.SIGKILL)
+    kernel.die_with_parent(signals.SIGKILL)
 
 
 def descendants(pid: int) -> list[int]:
@@ -99,13 +93,6 @@ def _living_parent(name: str) -> int | None:
     except OSError:
         return None
     return None if fields[0] == b"Z" else int(fields[1])
-
-
-def _prctl(option: int, value: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, value, 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
 
 
 _descriptors_before: tuple[int, int] | None = None

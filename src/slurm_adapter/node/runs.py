@@ -14,7 +14,7 @@ from slurm_adapter.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _KEPT_S = 30 * 86_400
 
@@ -84,9 +84,9 @@ class RunFolder:
         pid, _, start = read_text(f"{self.path}/agent").partition(" ")
         return int(pid) if pid and _start_of(int(pid)) == start else None
 
-    def exists(self) -> bool:
-        """Say whether there is one."""
-        return os.path.isdir(self.path)  # noqa: PTH112
+    def holds(self, ranks: Iterable[int]) -> bool:
+        """Say whether there is the output of these ranks."""
+        return all(os.path.exists(self.output(rank)) for rank in ranks)  # noqa: PTH110
 
     def _write(self, name: str, text: str) -> None:
         own = f"{self.path}/.{name}"

@@ -5,6 +5,7 @@ One thread, one wait: the ranks' pipes, the head's messages, and room for ours.
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 
@@ -54,6 +55,8 @@ def serve(prepared: Prepared, request: Mapping[str, Any], reader: FrameReader) -
         uplink.tell(frames.UNFIT, str(error.exit_status), error.found, error.remedy)
         uplink.finish()
         return error.exit_status
+    gc.freeze()  # going over it would copy pages that are the parent processes', too
+    gc.enable()
     uplink.tell(frames.READY, level)
     return _Agent(fleet, uplink, folder, float(request["grace_s"])).run(starts)
 

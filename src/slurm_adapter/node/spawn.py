@@ -124,6 +124,8 @@ def _become(
             os._exit(complain(_refusal(start, what, error)))
         else:
             os.write(tell, f"{what} {error.errno or 1}".encode())
+    except BaseException as error:  # noqa: BLE001 - two processes must never go on from here
+        os.write(stderr, f"slurm-adapter: rank {start.rank}: {error!r}\n".encode())
     finally:
         os._exit(127)
 

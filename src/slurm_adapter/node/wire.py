@@ -10,7 +10,7 @@ import marshal
 
 from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.job import Argv, Boot, Channel, Command, Job
-from slurm_adapter.record import as_dict
+from slurm_adapter.record import changed_fields
 from slurm_adapter.setting import Setting
 
 TYPE_CHECKING = False
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _RECORDS: dict[str, Any] = {
     one.__name__: one for one in (Argv, Boot, Channel, Cluster, Command, Job, Node, Run, Setting)
 }
+_SIMPLE = frozenset({str, int, float, bool, bytes, type(None)})
 # The newest form that every supported Python reads.
 _VERSION = 4
 
@@ -36,9 +37,11 @@ def unpack(data: bytes) -> Any:
 
 def _plain(value: Any) -> Any:
     """Return records as tuples (name, fields), tuples as lists, mappings as dictionaries."""
+    if type(value) in _SIMPLE:
+        return value
     name = type(value).__name__
     if _RECORDS.get(name) is type(value):
-        return name, {field: _plain(one) for field, one in as_dict(value).items()}
+        return name, {field: _plain(one) for field, one in changed_fields(value).items()}
     if isinstance(value, (tuple, list)):
         return [_plain(one) for one in value]
     if hasattr(value, "items"):
@@ -47,11 +50,12 @@ def _plain(value: Any) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    if isinstance(value, tuple):
+    kind = type(value)
+    if kind in _SIMPLE:
+        return value
+    if kind is tuple:
         name, fields = value
         return _RECORDS[name](**{field: _whole(one) for field, one in fields.items()})
-    if isinstance(value, list):
-        return tuple(map(_whole, value))
-    if isinstance(value, dict):
-        return {key: _whole(one) for key, one in value.items()}
-    return value
+    if kind is list:
+        return tuple([_whole(one) for one in value])
+    return {key: _whole(one) for key, one in value.items()}

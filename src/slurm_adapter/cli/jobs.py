@@ -106,8 +106,7 @@ def show_logs(job_id: str, *, stay: bool) -> int:
         follow.attach(job, fleet, stay=stay)
         if stay:
             return _follow(record, job, fleet, show, unreached)
-        _note_if_ended(record, job, follow.collect(fleet, show))
-        return 0
+        return _note_if_ended(record, job, follow.collect(fleet, show))
     except KeyboardInterrupt:
         if record.ended() is None:
             say(f"{job_id} goes on; slurm-adapter stop {job_id} ends it")
@@ -139,8 +138,8 @@ def _follow(
     return status
 
 
-def _note_if_ended(record: Record, job: JobRecord, found: dict[int, Ended]) -> None:
-    """Keep how a job ended whose head did not live to see it."""
+def _note_if_ended(record: Record, job: JobRecord, found: dict[int, Ended]) -> int:
+    """Keep how a job ended whose head did not live to see it; return 0: its output was shown."""
     ranks = sum(host.ranks for host in job.hosts)
     if record.ended() is None and not head_lives(job.head) and len(found) == ranks:
         failed = min(
@@ -150,6 +149,7 @@ def _note_if_ended(record: Record, job: JobRecord, found: dict[int, Ended]) -> N
             record.end(0, "done")
         else:
             record.end(failed.status, f"rank {failed.rank} failed: {failed.how}")
+    return 0
 
 
 def _from_record(

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.launch.supervise import STOP_SIGNALS
+from slurm_adapter.launch.supervise import heeded_signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ def leaving_when_stopped() -> Iterator[None]:
     def leave(number: int, _: object) -> NoReturn:
         raise SystemExit(128 + number)
 
-    before = {number: signal.signal(number, leave) for number in STOP_SIGNALS}
+    before = {number: signal.signal(number, leave) for number in heeded_signals()}
     try:
         yield
     finally:

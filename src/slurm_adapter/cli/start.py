@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from slurm_adapter.launch.records import Record
     from slurm_adapter.plan import Plan
 
+_TOO_EARLY = "it was ended when it had hardly begun"
+
 
 class Start:
     """One start: what was opened is let go of in order, however far it got."""
@@ -51,7 +53,7 @@ class Start:
         """Start everything and stay until it has ended; `begun` is told when all ranks run."""
         agents = self._dial()
         fleet = AgentFleet(agents, self._timing, self._warn)
-        record = None
+        record, words = None, NOT_STARTED
         try:
             job = replace(self._job, nodes=len(agents))
             if self._options.sync:
@@ -66,17 +68,19 @@ class Start:
                 return 0
             choice = LogChoice.parse(self._options.logs, plan.world_size)
             record = self._record(plan, agents)
+            panel = not self._common["quiet"] and not self._options.detach
+            watching = Watching(plan, record, fleet, choice, panel=panel)
             ssh.start(plan, fleet)
+            words = _TOO_EARLY
             begun(record)
+            return watching.run(verbose=self._common["verbose"])
         except BaseException as error:
             fleet.end_all()
-            if record is not None:
-                record.end(getattr(error, "exit_status", 1), NOT_STARTED)
+            if record is not None and record.ended() is None:
+                status = error.code if isinstance(error, SystemExit) else None
+                own = getattr(error, "exit_status", 1)
+                record.end(status if isinstance(status, int) else own, words)
             raise
-        panel = not self._common["quiet"] and not self._options.detach
-        return Watching(plan, record, fleet, choice, panel=panel).run(
-            verbose=self._common["verbose"]
-        )
 
     def _warn(self, text: str) -> None:
         if not self._common["quiet"]:

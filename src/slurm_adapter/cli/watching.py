@@ -39,12 +39,13 @@ class Watching:
         """
         self._plan, self._record, self._fleet, self._panel = plan, record, fleet, panel
         self._nodes = [node.name for node in plan.cluster.nodes]
-        self._ranks = [
-            [rank.rank for rank in plan.node_ranks(index)] for index in range(len(self._nodes))
-        ]
+        firsts = zip(plan.first_ranks, plan.ranks_per_node, strict=True)
+        self._ranks = [range(first, first + count) for first, count in firsts]
         self._node_of = {rank: index for index, mine in enumerate(self._ranks) for rank in mine}
         self._printer = LinePrinter(rank_names(self._nodes, self._ranks), choice)
-        self._logs: RankLogs | None = None
+        # Opened before any rank starts; of a detached job the nodes keep the output.
+        detached = fleet.timing.detached
+        self._logs = None if detached else RankLogs(record, plan.world_size)
         self._screen: Screen
         self._gone: set[int] = set()
         self._said = _DONE
@@ -52,9 +53,8 @@ class Watching:
     def run(self, *, verbose: bool) -> int:
         """Return the job's exit status once all of it is gone."""
         with ExitStack() as stack:
-            if not self._fleet.timing.detached:  # else the nodes keep it
-                logs = RankLogs(self._record, self._plan.world_size)
-                self._logs = stack.enter_context(closing(logs))
+            if self._logs is not None:
+                stack.enter_context(closing(self._logs))
             self._screen = stack.enter_context(live_or_plain(self._nodes, enabled=self._panel))
             self._screen.begin(self._printer, self._ranks)
             self._enter("running")

@@ -90,6 +90,9 @@ class Transport(paramiko.Transport):  # type: ignore[misc]
         question.add_boolean(True)  # noqa: FBT003 - an answer is wanted, if only a refusal
         self._send_user_message(question)
 
+    def _parse_debug(self, m: paramiko.Message) -> None:
+        """Pass over it: a server says much for its own log, and decoding that here takes long."""
+
     def _parse_disconnect(self, m: paramiko.Message) -> None:
         m.get_int()
         self.farewell = m.get_text()

@@ -98,9 +98,7 @@ class Agent:
         self.send_bytes()
         # All that there is to ask: only then is the descriptor quiet again.
         self._channel.status()
-        error = self._channel.read_error(_READ_BYTES)
-        if error:
-            self._error = (self._error + error)[-_MOST_NOISE_BYTES:]
+        self._hear_error()
         found: list[tuple[bytes, bytes]] = []
         while data := self._channel.read(_READ_BYTES):
             self.heard_s = time.monotonic()
@@ -114,6 +112,11 @@ class Agent:
         if data is not None and not self.lost:
             self.lost = self._why_ended()
         return found
+
+    def _hear_error(self) -> None:
+        error = self._channel.read_error(_READ_BYTES)
+        if error:
+            self._error = (self._error + error)[-_MOST_NOISE_BYTES:]
 
     def close(self) -> None:
         """Let go of it and of its node."""
@@ -153,6 +156,9 @@ class Agent:
     def _wait(self, deadline: float) -> None:
         waiting = select.poll()
         waiting.register(self._channel.fileno(), select.POLLIN)
+        # All there is to ask: only then is the descriptor quiet, and waiting no busy loop.
+        self._channel.status()
+        self._hear_error()
         left_s = deadline - time.monotonic()
         if left_s <= 0 or not waiting.poll(left_s * 1000):
             raise ClusterUnfitError(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import selectors
 import signal
+import struct
 import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from slurm_adapter.errors import NODE_LOST, AdapterError, ClusterUnfitError
+from slurm_adapter.errors import NODE_LOST, AdapterError, ClusterUnfitError, printable
 from slurm_adapter.node import frames
 from slurm_adapter.node.events import Ended, Lost, Output
 
@@ -51,6 +52,7 @@ class AgentFleet:
         self.agents = list(agents)
         self.timing, self._warn = timing, warn
         self._ranks: dict[int, Agent] = {}
+        self._known: dict[int, range] = {}
         self._early: list[tuple[Agent, bytes, bytes]] = []
         self._following = False
         self._selector = selectors.DefaultSelector()
@@ -120,6 +122,7 @@ class AgentFleet:
     def take_ranks(self, ranks: Sequence[range]) -> None:
         """From now on these ranks run; `ranks` are those of each node."""
         for agent, mine in zip(self.agents, ranks, strict=True):
+            self._known[agent.index] = mine
             self._ranks.update(dict.fromkeys(mine, agent))
 
     def _ready(self, limit_s: float) -> list[Agent]:
@@ -145,15 +148,29 @@ class AgentFleet:
         yield from self._silent()
 
     def _event(self, agent: Agent, kind: bytes, body: bytes) -> Iterator[Event]:
+        try:
+            yield from self._of_rank(agent, kind, body)
+        except (ValueError, struct.error):  # of a node that is broken, or somebody's tool
+            agent.lost = "what it sends makes no sense"
+            yield from self._lose(agent)
+
+    def _own(self, agent: Agent, rank: int) -> int:
+        """Return a rank that an agent speaks of, which must be its own."""
+        if rank not in self._known.get(agent.index, ()):
+            raise ValueError(rank)
+        return rank
+
+    def _of_rank(self, agent: Agent, kind: bytes, body: bytes) -> Iterator[Event]:
         if kind == frames.OUTPUT:
-            yield Output(*frames.read_output(body))
+            rank, lines, is_error = frames.read_output(body)
+            yield Output(self._own(agent, rank), lines, is_error)
         elif kind == frames.ENDED:
             rank, status, at_s = frames.read_ended(body)
-            self._ranks.pop(rank, None)
+            self._ranks.pop(self._own(agent, rank), None)
             yield Ended(rank, status, at_s + agent.clock_s)
         elif kind == frames.GONE:
             if body:
-                self.left.append(f"{agent.name}: {body.decode(errors='replace')}")
+                self.left.append(f"{agent.name}: {printable(body.decode(errors='replace'))}")
             if agent in self._ranks.values():
                 agent.lost = "how its ranks ended is not known there"
                 yield from self._lose(agent)
@@ -172,7 +189,7 @@ class AgentFleet:
     def _warned(self, agent: Agent, kind: bytes, body: bytes) -> bool:
         del agent
         if kind == frames.WARNING:
-            self._warn(body.decode("utf-8", "surrogateescape"))
+            self._warn(printable(body.decode(errors="replace")))
         return kind in (frames.WARNING, frames.BEAT)
 
     def _silent(self) -> Iterator[Event]:
@@ -221,6 +238,8 @@ class AgentFleet:
 
     def end_all(self) -> None:
         """End everything at once, wait for the agents to confirm it, and let go of them."""
+        if self._ended.is_set():
+            return
         self.send(signal.SIGKILL)
         deadline = time.monotonic() + _END_S
         while self.remains() and time.monotonic() < deadline:

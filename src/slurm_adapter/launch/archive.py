@@ -29,7 +29,9 @@ from slurm_adapter.node.main import main
 sys.exit(main())
 """
 _WITHOUT_DOCSTRINGS = 2
-_MARSHAL = 4  # a form that every supported Python reads, to see whether the rest is for it
+# Every Python reads this form; the later ones refer back to what was written before, depending
+# on what else the process holds: the same sources would not have the same digest.
+_MARSHAL = 2
 # What the interpreter reads first goes byte by byte, at half a microsecond each: it fetches more.
 _FIRST = """\
 import os
@@ -74,10 +76,12 @@ def _archive() -> tuple[bytes, str]:
     sources = _sources()
     path = _kept(sources)
     try:
-        data = path.read_bytes()
-    except OSError:
+        digest, data = path.read_bytes().split(b"\n", 1)
+    except (OSError, ValueError):
+        digest = data = b""
+    if _digest(data).encode() != digest:  # not there, or not whole: a machine may lose power
         data = _made(sources)
-        _keep(path, data)
+        _keep(path, b"%s\n%s" % (_digest(data).encode(), data))
     return data, _digest(data)
 
 
@@ -111,7 +115,7 @@ def _code(name: str, source: bytes) -> bytes:
     tree = _Bare().visit(ast.parse(source))
     flags = __future__.annotations.compiler_flag
     code = compile(tree, name, "exec", flags, dont_inherit=True, optimize=_WITHOUT_DOCSTRINGS)
-    return marshal.dumps(code)
+    return marshal.dumps(code, _MARSHAL)
 
 
 class _Bare(ast.NodeTransformer):

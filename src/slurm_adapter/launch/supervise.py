@@ -7,6 +7,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from slurm_adapter.errors import printable
 from slurm_adapter.launch.blame import Blame
 from slurm_adapter.node.events import Lost
 
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 # Signals that mean "stop", and what the command then returns at least: 128 + N.
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _POLL_S = 0.5
+
+
+def heeded_signals() -> list[signal.Signals]:
+    """Return the stop signals that this process was not started to ignore (nohup, `cmd &`)."""
+    return [one for one in STOP_SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
+
+
 _SHORT_POLL_S = 0.02
 _NAMED_RANKS = 8
 # How long the news of an earlier death may take, and how long one that is more than the loss of
@@ -94,7 +102,7 @@ class Supervisor:
 
         Ctrl-C once ends the ranks, twice kills them.
         """
-        before = {number: signal.signal(number, self._on_signal) for number in STOP_SIGNALS}
+        before = {number: signal.signal(number, self._on_signal) for number in heeded_signals()}
         try:
             while self._fleet.running():
                 self._step()
@@ -220,7 +228,7 @@ class Supervisor:
         words = self._blame.last_words()
         first = self._blame.first() if words else None
         if first is not None and not isinstance(first, Lost):
-            lines = "".join(f"\n  {line.decode(errors='replace')}" for line in words)
+            lines = "".join(f"\n  {printable(line.decode(errors='replace'))}" for line in words)
             self._say(f"{self._name(first.rank)} failed first ({first.how}) and said last:{lines}")
 
     def _names(self) -> str:

@@ -53,6 +53,10 @@ class Lost:
 Event = Output | Ended | Lost
 
 
+_LONGEST_LINE = 1 << 20
+"""Bytes of a line that are held back for the rest of it; a longer one comes in several."""
+
+
 class LineSplitter:
     """Bytes as they come become whole lines; characters split over two reads stay whole."""
 
@@ -74,6 +78,8 @@ class LineSplitter:
             lines = b"".join([*self._parts, body[:end]])
             self._parts.clear()
         self._parts += [part for part in (body[end:], b"\r" if held else b"") if part]
+        if sum(map(len, self._parts)) > _LONGEST_LINE:
+            lines += self.finish()
         return lines
 
     def finish(self) -> bytes:

@@ -32,7 +32,6 @@ CLONE_NEWPID = 0x2000_0000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 0x1, 0x2, 0x4, 0x8
 MS_REMOUNT, MS_BIND, MS_MOVE, MS_REC = 0x20, 0x1000, 0x2000, 0x4000
 MS_SLAVE = 0x8_0000
-_MNT_DETACH = 0x2
 
 # linux/prctl.h
 _PR_SET_PDEATHSIG = 1
@@ -122,11 +121,6 @@ def follow_machine() -> None:
     A mount namespace of a user namespace begins that way; root's does not.
     """
     _mount(None, "/", None, MS_REC | MS_SLAVE, None)
-
-
-def unmount(target: str) -> None:
-    """Take a mount away; what is still used of it lives on unseen."""
-    _check(_umount(os.fsencode(target), _MNT_DETACH), f"umount {target}")
 
 
 def _mount(

@@ -20,6 +20,7 @@ _LONG_PATH = 200
 _TRIES = 100
 # Whose files are shown as this user's are those of root on some network file systems.
 _NOBODY = 65534
+_LIMITS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 
 
 def working_directory() -> str:
@@ -158,7 +159,9 @@ def _is_program(path: str) -> bool:
 def cannot_run(program: str, error: OSError) -> ClusterUnfitError:
     """Return why a program could not be started, with what to do about it."""
     found = f"{os.uname().nodename} cannot run {program}: {error.strerror}"
-    if error.errno == errno.E2BIG:
+    if error.errno in _LIMITS:
+        remedy = "A limit of that machine is reached: see ulimit -n, ulimit -u and its memory."
+    elif error.errno == errno.E2BIG:
         remedy = "Arguments and variables together are too long: put some into a file."
     else:
         remedy = "Check the file, its first line and its permissions there."

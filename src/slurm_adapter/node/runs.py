@@ -97,25 +97,48 @@ class RunFolder:
 
 
 def remove_old() -> None:
-    """Take away runs that ended a month ago."""
+    """Take away runs that ended a month ago, and archives as old: others may be at it, too."""
+    _remove_archives()
     for folder in _old(f"{state_home()}/runs"):
         import shutil  # noqa: PLC0415 - seldom needed
 
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _remove_archives() -> None:
+    """Take away what earlier versions sent here; where one is still in use it is sent anew."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
+    for name in _entries(f"{cache}/slurm-adapter"):
+        path = f"{cache}/slurm-adapter/{name}"
+        try:
+            if time.time() - os.stat(path).st_mtime > _KEPT_S:  # noqa: PTH116
+                os.unlink(path)  # noqa: PTH108
+        except OSError:
+            continue
+
+
 def _old(runs: str) -> Iterator[str]:
+    for run in _entries(runs):
+        parts = [RunFolder(run, int(part)) for part in _entries(f"{runs}/{run}") if part.isdigit()]
+        if parts and all(part.agent() is None for part in parts):
+            newest = max(map(_last_change, parts))
+            if time.time() - newest > _KEPT_S:
+                yield f"{runs}/{run}"
+
+
+def _last_change(part: RunFolder) -> float:
+    """Return when something of a node's part was written last; now where that cannot be seen."""
     try:
-        names = os.listdir(runs)  # noqa: PTH208
+        return max(os.stat(f"{part.path}/{name}").st_mtime for name in _entries(part.path))  # noqa: PTH116
+    except (OSError, ValueError):
+        return time.time()
+
+
+def _entries(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208
     except OSError:
-        return
-    for name in names:
-        folder = f"{runs}/{name}"
-        if time.time() - os.stat(folder).st_mtime > _KEPT_S and all(  # noqa: PTH116
-            os.path.exists(f"{folder}/{part}/gone")  # noqa: PTH110
-            for part in os.listdir(folder)  # noqa: PTH208
-        ):
-            yield folder
+        return []
 
 
 def _start_of(pid: int) -> str:

@@ -13,7 +13,7 @@ from slurm_adapter.errors import AdapterError
 from slurm_adapter.node import frames, process, signals
 from slurm_adapter.node.events import Ended, Output
 from slurm_adapter.node.fleet import MachineFleet
-from slurm_adapter.node.program import make_told
+from slurm_adapter.node.program import cannot_run, make_told
 from slurm_adapter.node.spawn import Start, make_start
 from slurm_adapter.node.uplink import LONGEST_BEAT_S, Uplink
 
@@ -159,9 +159,17 @@ class _Agent:
             data = frames.output_frame(event.rank, event.lines, is_error=event.is_error)
             self._uplink.send(data)
         elif isinstance(event, Ended):
-            if self._folder is not None:
-                self._folder.note_end(event.rank, event.status, event.at_s)
+            self._note_end(event)
             self._uplink.send(frames.ended_frame(event.rank, event.status, event.at_s))
+
+    def _note_end(self, event: Ended) -> None:
+        if self._folder is None:
+            return
+        try:
+            self._folder.note_end(event.rank, event.status, event.at_s)
+        except OSError as error:  # a full disk is no reason to lose the node
+            what = f"{self._folder.path} does not take how rank {event.rank} ended"
+            self._uplink.tell(frames.WARNING, f"{what}: {error.strerror}")
 
     def _obey(self, kind: bytes, body: bytes, starts: list[Start]) -> None:
         if kind == frames.GO and not (self._begun or self._ending):
@@ -178,8 +186,9 @@ class _Agent:
         self._begun = True
         try:
             self._fleet.start(starts)
-        except AdapterError as error:
-            self._uplink.tell(frames.UNFIT, str(error.exit_status), error.found, error.remedy)
+        except (AdapterError, OSError) as error:
+            why = error if isinstance(error, AdapterError) else cannot_run("a rank", error)
+            self._uplink.tell(frames.UNFIT, str(why.exit_status), why.found, why.remedy)
             self._ending = True
         else:
             self._uplink.tell(frames.BEGUN)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from commandline import adapter, running
+from commandline import ADAPTER, adapter, environment, running
 
 LONG_S = 60
 """Far more than anything here takes; a test that needs it has failed."""
@@ -145,6 +145,22 @@ class TestASignal:
             assert process.stderr.readline().startswith(b"slurm-adapter: SIGINT: ending rank 0")
             process.send_signal(signal.SIGINT)
             assert end(process)[0] == 130
+
+    @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT], ids=["nohup", "cmd &"])
+    def test_that_it_was_started_to_ignore_changes_nothing(
+        self, tmp_path: Path, number: signal.Signals
+    ) -> None:
+        command = f"trap '' {number.name[3:]}; exec {ADAPTER} local --command 'echo up; read _ <go'"
+        os.mkfifo(tmp_path / "go")
+        words = ["sh", "-c", command.replace("<go", f"<{tmp_path}/go")]
+        with subprocess.Popen(
+            words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout
+            assert process.stdout.readline() == b"[0] up\n"
+            process.send_signal(number)
+            (tmp_path / "go").write_text("on\n")
+            assert process.wait(LONG_S) == 0
 
 
 class TestNothingStays:

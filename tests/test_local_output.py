@@ -60,6 +60,15 @@ def test_is_split_into_the_same_lines_however_it_comes(parts: list[bytes]) -> No
     assert expected.replace(b"\n", b"") == letters
 
 
+def test_of_a_line_without_end_comes_in_pieces(tmp_path: Path) -> None:
+    """Whoever holds it back until it ends has no bound on what it holds."""
+    (tmp_path / "write.py").write_text("print('x' * 5_000_000)\n")
+    done = output(tmp_path, "write.py")
+    pieces = done.stdout.split(b"\n")[:-1]
+    assert len(pieces) > 1
+    assert b"".join(piece.removeprefix(b"[0] ") for piece in pieces) == b"x" * 5_000_000
+
+
 def test_is_told_apart_by_rank_and_stream(tmp_path: Path) -> None:
     done = output(tmp_path, "-N", "2", "--command", "echo out; echo err >&2")
     assert sorted(done.stdout.splitlines()) == [b"[0] out", b"[1] out"]

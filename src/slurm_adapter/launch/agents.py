@@ -283,9 +283,12 @@ class AgentFleet:
 
 
 def _refusal(body: bytes) -> AdapterError:
-    status, found, remedy = body.decode("utf-8", "surrogateescape").split("\0")
-    error = AdapterError(found, remedy)
-    error.exit_status = int(status)
+    try:
+        status, found, remedy = body.decode(errors="replace").split("\0")
+        error = AdapterError(found, remedy)
+        error.exit_status = int(status)
+    except ValueError:
+        return ClusterUnfitError("a node refuses, and says why in no way that makes sense")
     return error
 
 

@@ -1,0 +1,69 @@
+"""A node that speaks nonsense is lost, and nothing but that: the head goes on."""
+
+import signal
+import struct
+from pathlib import Path
+
+import pytest
+
+from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.connect.here import HereConnection
+from slurm_adapter.job import Command, Job
+from slurm_adapter.launch import ssh
+from slurm_adapter.launch.agent import Agent
+from slurm_adapter.launch.agents import AgentFleet, Timing
+from slurm_adapter.launch.archive import first_lines
+from slurm_adapter.node import frames
+from slurm_adapter.node.events import Ended, Lost
+from slurm_adapter.node.frames import frame
+from steps import SCRIPTS
+
+RUN = "511cdec0-1708-4c48-b305-c741f35c9a75"
+ENDED = struct.Struct(">IIQ")
+
+
+def fleet_of(hostile: bytes, folder: Path, heard: list[str]) -> AgentFleet:
+    """Return a fleet of one begun agent, which is about to send these bytes."""
+    rest = len(first_lines().partition(b"\n")[2])
+    environment = {"HOSTILE": hostile.hex(), "REST": str(rest), "PATH": "/usr/bin:/bin"}
+    connection = HereConnection(Node("n1"), environment=environment)
+    agent = Agent(connection, 0, str(SCRIPTS / "hostile_agent.py"), RUN)
+    agent.begin(60.0)
+    fleet = AgentFleet([agent], Timing(10.0, 60.0), heard.append)
+    job = Job(Command("true"), code=str(folder), folder=f"{folder}/jobs", contract="env")
+    ssh.start(ssh.look_around(job, [Node("n1")], fleet, RUN, {}), fleet)
+    agent.send(frames.BEAT)
+    return fleet
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        pytest.param(frame(frames.OUTPUT, b"\0\0\0\x63\0line\n"), id="output of another rank"),
+        pytest.param(frame(frames.OUTPUT, b"\0"), id="output that is too short"),
+        pytest.param(frame(frames.ENDED, ENDED.pack(7, 0, 1)), id="the end of another's rank"),
+        pytest.param(frame(frames.ENDED, b"\0"), id="an end that is too short"),
+        pytest.param(frame(frames.UNFIT, b"\xff"), id="an error without its parts"),
+        pytest.param(struct.pack(">IB", 1 << 31, 79), id="a message without end"),
+    ],
+)
+def test_it_is_lost(tmp_path: Path, hostile: bytes) -> None:
+    fleet = fleet_of(hostile, tmp_path, [])
+    found = []
+    while fleet.remains():
+        found += list(fleet.events(60.0))
+    fleet.close()
+    (lost,) = found
+    assert isinstance(lost, Lost)
+    assert (lost.node_index, lost.ranks, lost.status) == (0, (0,), 4)
+
+
+def test_what_it_warns_of_moves_no_cursor(tmp_path: Path) -> None:
+    heard: list[str] = []
+    hostile = frame(frames.WARNING, b"\x1b[2Jlook") + frames.ended_frame(0, 3, 1.0)
+    fleet = fleet_of(hostile, tmp_path, heard)
+    (ended,) = fleet.events(60.0)
+    assert isinstance(ended, Ended)
+    assert (ended.rank, ended.status, heard) == (0, 3, ["\\x1b[2Jlook"])
+    fleet.send(signal.SIGKILL)
+    fleet.close()

@@ -1,0 +1,185 @@
+"""The agent's archive: one file that any Python of the right age runs, with nothing installed."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from slurm_adapter.launch.archive import agent_archive, first_lines, interpreter_words
+from slurm_adapter.node import frames
+
+HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+SUPPORTED = ("3.10", "3.11", "3.12", "3.13")
+TOO_OLD = ("3.6", "3.9")
+LIMIT_S = 60.0
+
+
+@cache
+def interpreter(version: str) -> str:
+    """Return the path of an interpreter of that version; skip where there is none."""
+    by_pyenv = Path("~/.pyenv/versions").expanduser().glob(f"{version}.*/bin/python{version}")
+    found = [sys.executable] if version == HERE else []
+    found += [path for path in (shutil.which(f"python{version}"),) if path]
+    for path in (*found, *map(str, by_pyenv)):
+        # What stands in the PATH may only be a stand-in for one that is not installed.
+        if not subprocess.run([path, "-c", "pass"], check=False, capture_output=True).returncode:
+            return path
+    pytest.skip(f"there is no Python {version} here")
+
+
+@contextmanager
+def agent(python: str, cache_home: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start an agent as a login shell would, and give it what it reads first."""
+    process = subprocess.Popen(
+        ["sh", "-c", 'exec "$@"', "sh", *interpreter_words(python, "some-run")[1:]],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        env={**os.environ, "XDG_CACHE_HOME": str(cache_home)},
+    )
+    with process:
+        try:
+            assert process.stdin
+            process.stdin.write(first_lines())
+            yield process
+        finally:
+            process.kill()
+
+
+def greeting(process: "subprocess.Popen[bytes]") -> bytes:
+    """Return the word with which it greets; whatever start-up files print stands before it."""
+    assert process.stdout
+    assert process.stdout.readline() == b"\n"
+    return process.stdout.readline().removeprefix(frames.GREETING).strip()
+
+
+def provide(process: "subprocess.Popen[bytes]") -> None:
+    """Send the archive, whole."""
+    assert process.stdin
+    data = memoryview(agent_archive()[0])
+    while data:
+        data = data[process.stdin.write(data) :]
+
+
+def end(process: "subprocess.Popen[bytes]") -> tuple[int, bytes]:
+    """End its input; return its exit status and what it said on stderr."""
+    _, said = process.communicate(timeout=LIMIT_S)
+    return process.returncode, said
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    path = tmp_path / "agent.pyz"
+    path.write_bytes(agent_archive()[0])
+    return path
+
+
+class TestAsAProgram:
+    @pytest.mark.parametrize("version", SUPPORTED)
+    def test_is_the_node_side_s_own_command_line(self, archive: Path, version: str) -> None:
+        done = subprocess.run(
+            [interpreter(version), "-I", "-S", archive, "env", "--contract", "env"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PATH": os.environ["PATH"]},
+        )
+        assert done.returncode == 2, done.stderr
+        assert done.stdout == ""
+        assert done.stderr.startswith("slurm-adapter: this process was not started by Slurm")
+        assert "srun" in done.stderr
+
+    def test_holds_the_floors_below_the_head_and_no_more(self, archive: Path) -> None:
+        with zipfile.ZipFile(archive) as opened:
+            rooms = {name.split("/")[1] for name in opened.namelist() if name.count("/") > 1}
+            assert opened.testzip() is None
+        assert rooms == {"node", "contracts", "cluster"}
+
+
+class TestMaking:
+    PROGRAM = "from slurm_adapter.launch.archive import agent_archive; print(agent_archive()[1])"
+
+    def digest(self, cache_home: Path) -> str:
+        environment = {**os.environ, "XDG_CACHE_HOME": str(cache_home)}
+        done = subprocess.run(
+            [sys.executable, "-c", self.PROGRAM],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment,
+        )
+        return done.stdout.strip()
+
+    @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 writes sets in any order")
+    def test_same_sources_same_digest(self, tmp_path: Path) -> None:
+        first = self.digest(tmp_path / "one")
+        assert self.digest(tmp_path / "two") == first  # made anew
+        assert agent_archive()[1] == first  # in a process that has loaded much else
+        assert self.digest(tmp_path / "one") == first  # kept from the first time
+        assert len(list((tmp_path / "one" / "slurm-adapter").iterdir())) == 1
+
+    def test_needs_no_place_to_keep_it(self) -> None:
+        assert len(self.digest(Path("/proc/none"))) == 64
+
+
+class TestGreeting:
+    @pytest.mark.parametrize("version", SUPPORTED)
+    def test_asks_for_the_archive_once(self, tmp_path: Path, version: str) -> None:
+        python = interpreter(version)
+        with agent(python, tmp_path) as process:
+            assert greeting(process) == frames.NEED
+            provide(process)
+            assert end(process) == (0, b"")
+        (kept,) = (tmp_path / "slurm-adapter").iterdir()
+        assert kept.read_bytes() == agent_archive()[0]
+        with agent(python, tmp_path) as process:
+            assert greeting(process) == frames.HAVE
+            assert end(process) == (0, b"")
+
+    @pytest.mark.parametrize("broken", [b"", b"something else", None])
+    def test_replaces_what_is_broken(self, tmp_path: Path, broken: bytes | None) -> None:
+        data = agent_archive()[0]
+        kept = tmp_path / "slurm-adapter" / f"agent-{agent_archive()[1][:32]}.pyz"
+        kept.parent.mkdir()
+        kept.write_bytes(data[:-1] + b"?" if broken is None else broken)
+        with agent(sys.executable, tmp_path) as process:
+            assert greeting(process) == frames.NEED
+            provide(process)
+            assert end(process) == (0, b"")
+        assert kept.read_bytes() == data
+        assert [path.name for path in kept.parent.iterdir()] == [kept.name]
+
+    @pytest.mark.parametrize("version", SUPPORTED)
+    def test_needs_no_place_to_keep_it(self, version: str) -> None:
+        with agent(interpreter(version), Path("/proc/none")) as process:
+            assert greeting(process) == frames.NEED
+            provide(process)
+            assert end(process) == (0, b"")
+
+    def test_refuses_what_did_not_arrive_whole(self, tmp_path: Path) -> None:
+        with agent(sys.executable, tmp_path) as process:
+            assert greeting(process) == frames.NEED
+            assert process.stdin
+            process.stdin.write(bytes(len(agent_archive()[0])))
+            assert end(process) == (1, b"the archive did not arrive whole\n")
+        assert not (tmp_path / "slurm-adapter").exists()
+
+    @pytest.mark.parametrize("version", TOO_OLD)
+    def test_an_old_python_says_so(self, tmp_path: Path, version: str) -> None:
+        with agent(interpreter(version), tmp_path) as process:
+            assert greeting(process).startswith(frames.OLD + b" " + version.encode() + b".")
+            process.wait(LIMIT_S)
+            assert process.returncode == 0
+
+    def test_ends_where_nothing_more_comes(self, tmp_path: Path) -> None:
+        with agent(sys.executable, tmp_path) as process:
+            assert greeting(process) == frames.NEED
+            assert end(process)[0] == 1

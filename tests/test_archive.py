@@ -1,5 +1,6 @@
-"""The agent's archive: one file that any Python of the right age runs, with nothing installed."""
+"""The agent's code: one file that a Python of the right age runs, with nothing installed."""
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -12,7 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from slurm_adapter.launch.archive import agent_archive, first_lines, interpreter_words
+from slurm_adapter.launch.archive import (
+    agent_archive,
+    agent_code,
+    first_lines,
+    interpreter_words,
+)
 from slurm_adapter.node import frames
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -61,12 +67,18 @@ def greeting(process: "subprocess.Popen[bytes]") -> bytes:
     return process.stdout.readline().removeprefix(frames.GREETING).strip()
 
 
-def provide(process: "subprocess.Popen[bytes]") -> None:
-    """Send the archive, whole."""
+def wanted(version: str) -> tuple[bytes, bytes]:
+    """Return what a Python of that version asks for, and what it gets then."""
+    same = version == HERE
+    return (frames.NEED, agent_code()) if same else (frames.NEED_SOURCE, agent_archive())
+
+
+def provide(process: "subprocess.Popen[bytes]", data: bytes) -> None:
+    """Send the code, whole."""
     assert process.stdin
-    data = memoryview(agent_archive()[0])
-    while data:
-        data = data[process.stdin.write(data) :]
+    rest = memoryview(data)
+    while rest:
+        rest = rest[process.stdin.write(rest) :]
 
 
 def end(process: "subprocess.Popen[bytes]") -> tuple[int, bytes]:
@@ -78,7 +90,7 @@ def end(process: "subprocess.Popen[bytes]") -> tuple[int, bytes]:
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
     path = tmp_path / "agent.pyz"
-    path.write_bytes(agent_archive()[0])
+    path.write_bytes(agent_archive())
     return path
 
 
@@ -105,9 +117,12 @@ class TestAsAProgram:
 
 
 class TestMaking:
-    PROGRAM = "from slurm_adapter.launch.archive import agent_archive; print(agent_archive()[1])"
+    PROGRAM = (
+        "from hashlib import sha256; from slurm_adapter.launch.archive import *;"
+        "print(sha256(agent_code()).hexdigest(), sha256(agent_archive()).hexdigest())"
+    )
 
-    def digest(self, cache_home: Path) -> str:
+    def digests(self, cache_home: Path) -> list[str]:
         environment = {**os.environ, "XDG_CACHE_HOME": str(cache_home)}
         done = subprocess.run(
             [sys.executable, "-c", self.PROGRAM],
@@ -116,60 +131,70 @@ class TestMaking:
             check=True,
             env=environment,
         )
-        return done.stdout.strip()
+        return done.stdout.split()
 
     @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 writes sets in any order")
     def test_same_sources_same_digest(self, tmp_path: Path) -> None:
-        first = self.digest(tmp_path / "one")
-        assert self.digest(tmp_path / "two") == first  # made anew
-        assert agent_archive()[1] == first  # in a process that has loaded much else
-        assert self.digest(tmp_path / "one") == first  # kept from the first time
+        first = self.digests(tmp_path / "one")
+        assert self.digests(tmp_path / "two") == first  # made anew
+        # In a process that has loaded much else.
+        files = agent_code(), agent_archive()
+        assert [hashlib.sha256(file).hexdigest() for file in files] == first
+        assert self.digests(tmp_path / "one") == first  # kept from the first time
         assert len(list((tmp_path / "one" / "slurm-adapter").iterdir())) == 1
 
     def test_needs_no_place_to_keep_it(self) -> None:
-        assert len(self.digest(Path("/proc/none"))) == 64
+        assert len(self.digests(Path("/proc/none"))) == 2
 
 
 class TestGreeting:
     @pytest.mark.parametrize("version", SUPPORTED)
-    def test_asks_for_the_archive_once(self, tmp_path: Path, version: str) -> None:
+    def test_asks_for_the_code_once(self, tmp_path: Path, version: str) -> None:
         python = interpreter(version)
+        word, data = wanted(version)
         with agent(python, tmp_path) as process:
-            assert greeting(process) == frames.NEED
-            provide(process)
+            assert greeting(process) == word
+            provide(process, data)
             assert end(process) == (0, b"")
         (kept,) = (tmp_path / "slurm-adapter").iterdir()
-        assert kept.read_bytes() == agent_archive()[0]
+        assert kept.read_bytes() == data
         with agent(python, tmp_path) as process:
             assert greeting(process) == frames.HAVE
             assert end(process) == (0, b"")
 
+    @pytest.mark.parametrize("version", SUPPORTED)
     @pytest.mark.parametrize("broken", [b"", b"something else", None])
-    def test_replaces_what_is_broken(self, tmp_path: Path, broken: bytes | None) -> None:
-        data = agent_archive()[0]
-        kept = tmp_path / "slurm-adapter" / f"agent-{agent_archive()[1][:32]}.pyz"
-        kept.parent.mkdir()
+    def test_replaces_what_is_broken(
+        self, tmp_path: Path, version: str, broken: bytes | None
+    ) -> None:
+        python = interpreter(version)
+        word, data = wanted(version)
+        with agent(python, tmp_path) as process:
+            greeting(process)
+            provide(process, data)
+            end(process)
+        (kept,) = (tmp_path / "slurm-adapter").iterdir()
         kept.write_bytes(data[:-1] + b"?" if broken is None else broken)
-        with agent(sys.executable, tmp_path) as process:
-            assert greeting(process) == frames.NEED
-            provide(process)
+        with agent(python, tmp_path) as process:
+            assert greeting(process) == word
+            provide(process, data)
             assert end(process) == (0, b"")
         assert kept.read_bytes() == data
         assert [path.name for path in kept.parent.iterdir()] == [kept.name]
 
     @pytest.mark.parametrize("version", SUPPORTED)
     def test_needs_no_place_to_keep_it(self, version: str) -> None:
+        word, data = wanted(version)
         with agent(interpreter(version), Path("/proc/none")) as process:
-            assert greeting(process) == frames.NEED
-            provide(process)
+            assert greeting(process) == word
+            provide(process, data)
             assert end(process) == (0, b"")
 
     def test_refuses_what_did_not_arrive_whole(self, tmp_path: Path) -> None:
         with agent(sys.executable, tmp_path) as process:
             assert greeting(process) == frames.NEED
-            assert process.stdin
-            process.stdin.write(bytes(len(agent_archive()[0])))
-            assert end(process) == (1, b"the archive did not arrive whole\n")
+            provide(process, bytes(len(agent_code())))
+            assert end(process) == (1, b"the agent's code did not arrive whole\n")
         assert not (tmp_path / "slurm-adapter").exists()
 
     @pytest.mark.parametrize("version", TOO_OLD)

@@ -79,6 +79,7 @@ class TestSettings:
             "    HostKeyAlias Gpu\n"
             "    UserKnownHostsFile /a/b ~/%h/known %d/%r\n"
             "    GlobalKnownHostsFile none\n"
+            '    RevokedHostKeys "~/my revoked keys"\n'
             "    StrictHostKeyChecking accept-new\n"
             "    HashKnownHosts yes\n"
             '    IdentityFile "~/my key"\n'
@@ -113,6 +114,7 @@ class TestSettings:
                 Path(f"{HOME}/%%u"),
             ),
             global_known_hosts=(),
+            revoked_host_keys=(Path(f"{HOME}/my revoked keys"),),
             strict="accept-new",
             hash_known_hosts=True,
             trust_loopback=False,
@@ -144,6 +146,7 @@ class TestSettings:
         found = effective(config, Node("Node7"), {"PATH": os.environ["PATH"]})
         assert (found.hostname, found.port, found.user) == ("node7", 22, ME)
         assert found.user_known_hosts[0] == Path(f"{HOME}/.ssh/known_hosts")
+        assert found.revoked_host_keys == ()
         assert found.strict == "ask"
         assert found.connect_timeout_s == 10
         assert found.alive_interval_s == 30
@@ -188,6 +191,11 @@ class TestSettings:
         assert (found.hostname, found.port, found.user) == ("10.0.0.2", 2200, "u1")
         assert found.proxy_command == "connect 10.0.0.2:2200 u1"
         assert found.host_key_name == "[10.0.0.2]:2200"
+
+    def test_no_file_of_revoked_keys_may_be_said_in_words(self, config: Path) -> None:
+        config.write_text("Host n\n    RevokedHostKeys none\nHost *\n    RevokedHostKeys /a\n")
+        assert effective(config, Node("n")).revoked_host_keys == ()
+        assert effective(config, Node("m")).revoked_host_keys == (Path("/a"),)
 
     def test_known_hosts_path_with_a_blank(self, config: Path, tmp_path: Path) -> None:
         path = tmp_path / "my known hosts"

@@ -3,6 +3,7 @@
 import base64
 import shlex
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -27,6 +28,21 @@ pytestmark = pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd())
 
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAI" + "A" * 42 + "E"
 OTHER = "AAAAC3NzaC1lZDI1NTE5AAAAI" + "B" * 42 + "E"
+
+# A list that revokes nothing: magic, formats, dates and flags, two empty strings.
+KRL = b"SSHKRL\n\0" + b"\0\0\0\1" + bytes(24) + bytes(8)
+RELAY = """\
+import os, socket, sys, threading
+server = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+def back():
+    while data := server.recv(65536):
+        os.write(1, data)
+    os._exit(0)
+threading.Thread(target=back).start()
+while data := os.read(0, 65536):
+    server.sendall(data)
+os._exit(0)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +83,18 @@ def refusal(sshd: LoopbackSshd, node: Node) -> str:
         connect(sshd, node)
     assert caught.value.exit_status == 3
     return str(caught.value)
+
+
+def trusted_by_ssh(sshd: LoopbackSshd, name: str) -> bool:
+    """Say whether ssh itself would connect."""
+    words = ["ssh", "-F", str(sshd.config), "-o", "BatchMode=yes", name, "true"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 or "Host key verification failed" in done.stderr, done.stderr
+    return done.returncode == 0
+
+
+def write_revoked(path: Path, sshd: LoopbackSshd, text: str, rsa: str) -> None:
+    path.write_text(text.format(own=host_key(sshd), other=f"ssh-ed25519 {OTHER}", rsa=rsa))
 
 
 class TestChanged:
@@ -192,12 +220,120 @@ class TestKnown:
         sshd.write_config(GlobalKnownHostsFile=str(path))
         connect(sshd, node)
 
-    def test_not_asked_for_on_loopback_where_ssh_would_not(
-        self, sshd: LoopbackSshd, node: Node
-    ) -> None:
-        sshd.write_config(NoHostAuthenticationForLocalhost="yes")
-        connect(sshd, node)
+
+class TestNoHostAuthenticationForLocalhost:
+    """It is for this very machine: what a way through another one calls so is not meant."""
+
+    @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "here"])
+    def test_takes_any_key_on_loopback(self, sshd: LoopbackSshd, node: Node, name: str) -> None:
+        del node  # which leaves no key known
+        own = {"HostName": "localhost"} if name == "here" else {"HostName": name}
+        sshd.write_config(NoHostAuthenticationForLocalhost="yes", **own)
+        connect(sshd, Node(name))
+        assert trusted_by_ssh(sshd, name)
         assert sshd.known_hosts.read_text() == ""
+
+    @pytest.mark.parametrize(
+        "way",
+        [
+            {"HostKeyAlias": "gpu"},
+            {"ProxyCommand": ""},
+            {"ProxyJump": "jump"},
+        ],
+    )
+    def test_takes_none_elsewhere(
+        self, sshd: LoopbackSshd, node: Node, way: dict[str, str]
+    ) -> None:
+        jump = "Host jump\n    HostKeyAlias jump\n    HostName localhost\n    ProxyJump none\n"
+        if "ProxyCommand" in way:
+            relay = sshd.folder / "relay.py"
+            relay.write_text(RELAY)
+            way = {"ProxyCommand": shlex.join([sys.executable, str(relay), str(sshd.port)])}
+        sshd.write_config(before=jump, NoHostAuthenticationForLocalhost="yes", **way)
+        sshd.known_hosts.write_text(f"jump {host_key(sshd)}\n")
+        assert "the host key is not known" in refusal(sshd, node)
+        assert not trusted_by_ssh(sshd, "127.0.0.1")
+
+
+class TestRevokedHostKeys:
+    @pytest.fixture
+    def revoked(self, sshd: LoopbackSshd, node: Node, tmp_path: Path) -> Path:
+        """Return the file, empty; the server's key is known."""
+        del node
+        path = tmp_path / "revoked keys"
+        path.write_text("")
+        sshd.write_config(RevokedHostKeys=f'"{path}"')
+        sshd.known_hosts.write_text(f"{place(sshd)} {host_key(sshd)}\n")
+        return path
+
+    @pytest.mark.parametrize("text", ["", "# {own}\n\n", "{other}\n", "{other} x\n {rsa}"])
+    def test_leave_others_alone(
+        self, sshd: LoopbackSshd, revoked: Path, rsa: str, text: str
+    ) -> None:
+        write_revoked(revoked, sshd, text, rsa)
+        connect(sshd, Node("127.0.0.1"))
+        assert trusted_by_ssh(sshd, "127.0.0.1")
+
+    @pytest.mark.parametrize("text", ["{own}", "# x\n{rsa}\n\n \t{own} a comment\n{other}\n"])
+    def test_stop_at_one_of_them(
+        self, sshd: LoopbackSshd, revoked: Path, rsa: str, text: str
+    ) -> None:
+        write_revoked(revoked, sshd, text, rsa)
+        told = refusal(sshd, Node("127.0.0.1"))
+        assert "the host key is revoked" in told
+        assert "shows ED25519 SHA256:" in told
+        assert f"see {revoked}" in told
+        assert not trusted_by_ssh(sshd, "127.0.0.1")
+
+    def test_stop_where_nothing_else_is_checked(self, sshd: LoopbackSshd, revoked: Path) -> None:
+        sshd.write_config(
+            RevokedHostKeys=f'"{revoked}"',
+            StrictHostKeyChecking="no",
+            NoHostAuthenticationForLocalhost="yes",
+        )
+        revoked.write_text(host_key(sshd))
+        assert "the host key is revoked" in refusal(sshd, Node("127.0.0.1"))
+
+    @pytest.mark.parametrize("how", ["", "key: ", "sha1: ", "sha256: ", "other", "serial: 5"])
+    def test_may_be_a_list_that_ssh_keygen_made(
+        self, sshd: LoopbackSshd, revoked: Path, tmp_path: Path, how: str
+    ) -> None:
+        known = public_part(make_key(tmp_path / "other")) if how == "other" else host_key(sshd)
+        listed = tmp_path / "listed"
+        listed.write_text("serial: 5\n" if "serial" in how else f"{how.strip('other')}{known}\n")
+        authority = ["-s", f"{sshd.folder}/host_ed25519.pub"] if "serial" in how else []
+        words = ["ssh-keygen", "-kqf", str(revoked), *authority, str(listed)]
+        subprocess.run(words, check=True, capture_output=True)
+        if how in {"other", "serial: 5"}:
+            connect(sshd, Node("127.0.0.1"))
+        else:
+            assert f"see {revoked}" in refusal(sshd, Node("127.0.0.1"))
+        assert trusted_by_ssh(sshd, "127.0.0.1") == (how in {"other", "serial: 5"})
+
+    @pytest.mark.parametrize(
+        ("content", "why"),
+        [
+            (None, "No such file or directory"),
+            (b"garbage\n", "line 1 is no public key"),
+            (b"# x\nssh-ed25519 AAAA\n", "line 2 is no public key"),
+            (f"ssh-ed25519 {KEY[:-4]}\n".encode(), "line 1 is no public key"),
+            (f"@revoked * ssh-ed25519 {KEY}\n".encode(), "line 1 is no public key"),
+            (b"SSHKRL\n\0", "a KRL that is cut off"),
+            (KRL + b"\x02\0\0\0\3abc", "a KRL that is cut off"),
+            (KRL + b"\x02\0\0\1\0abc", "a KRL that is cut off"),
+            (KRL + b"\x03\0\0\0\7\0\0\0\3abc", "a KRL with a fingerprint of 3 bytes"),
+            (KRL + b"\x63\0\0\0\0", "a KRL with a section 99, which is not known here"),
+            (KRL.replace(b"\0\1", b"\0\2"), "a KRL of format 2"),
+        ],
+    )
+    def test_stop_everything_where_they_cannot_be_read(
+        self, sshd: LoopbackSshd, revoked: Path, content: bytes | None, why: str
+    ) -> None:
+        revoked.unlink() if content is None else revoked.write_bytes(content)
+        told = refusal(sshd, Node("127.0.0.1"))
+        assert f"the RevokedHostKeys file {revoked} cannot be read ({why})" in told
+        assert f"`ssh-keygen -k -f '{revoked}' KEY.pub...`" in told
+        assert not trusted_by_ssh(sshd, "127.0.0.1")
 
 
 def settings_of(tmp_path: Path, known_hosts: Path, node: Node, **more: str) -> Settings:

@@ -69,7 +69,7 @@ def state(tmp_path: Path) -> Path:
     hosts = (Host("gpu01", None, None, None, "python", 0, 1),)
     record.write(JobRecord("train", "run", hosts, 0.0, False, 10.0, 30.0, head_name()))  # noqa: FBT003
     record.rank_file(0).write_text("epoch 1\n")
-    record.end(0, "done")
+    record.end(0, "done", print)
     return tmp_path
 
 

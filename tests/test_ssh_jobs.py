@@ -388,7 +388,7 @@ class TestALoginShell:
 
 
 class TestAHomeDirectory:
-    """The agent's archive is kept there, once for all jobs, where that can be."""
+    """The agent's code is kept there, once for all jobs, where that can be."""
 
     def test_may_be_missing(self, user: User, ssh_hosts: SshHosts) -> None:
         with ExitStack() as stack:
@@ -417,13 +417,13 @@ class TestAHomeDirectory:
 def test_the_job_is_gone_from_all_nodes_and_its_own_folder_stays(
     user: User, ssh_hosts: SshHosts
 ) -> None:
-    """What outlives it is the user's: code, outputs, logs, the record, and the agent's archive."""
+    """What outlives it is the user's: code, outputs, logs, the record, and the agent's code."""
     run_ssh(user, "--name", "t", "--command", "touch /home/ma-user/kept; (sleep 1000 &)")
     assert until(lambda: not left(ssh_hosts))
     assert user.outside("slurm-adapter/t/kept").exists()
     assert not user.outside("slurm-adapter/t/run").exists()
     cache = user.cluster.outside(".cache/slurm-adapter")
-    assert {path.suffix for path in cache.iterdir()} == {".pyz"}
+    assert {path.name.partition("-")[0] for path in cache.iterdir()} == {"agent"}
 
 
 @contextmanager

@@ -3,10 +3,12 @@
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,7 +30,9 @@ from slurm_adapter.launch.sync import (
     receiver,
     sync,
 )
-from slurm_adapter.node.replica import MARKER, STATE
+from slurm_adapter.node import copyuse
+from slurm_adapter.node.copyuse import STATE, hold
+from slurm_adapter.node.replica import MARKER
 
 DESTINATION = "/elsewhere/job/code/proj"
 _ASK_FOR_NOTHING = 'while [ "$1" != -e ]; do shift; done; eval "exec $2 host false"'
@@ -125,7 +129,8 @@ def tree(folder: Path) -> dict[str, tuple[object, ...]]:
 
 def assert_left_clean(host: Host) -> None:
     deadline = time.monotonic() + 10  # the receiving end tidies up when its input has ended
-    while (left := [path.name for path in (host.copy.parent / STATE).iterdir()]) != ["lock"]:
+    state = host.copy.parent / STATE
+    while (left := {path.name for path in state.iterdir()}) != {"lock", "used-proj"}:
         assert time.monotonic() < deadline, left
         time.sleep(0.01)
 
@@ -355,6 +360,117 @@ class TestSharedDirectory:
         assert sum(one.hosts[0].changed for one in results) == 4
         assert len(results) == 4
         assert tree(hosts[0].copy) == tree(code)
+
+
+# As an agent does: holds a version of a copy until its input ends.
+HOLD = """\
+import sys
+from slurm_adapter.node.copyuse import hold
+hold(*sys.argv[1:])
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def running_from(host: Host, version: str) -> Iterator[None]:
+    """Have a job run from the copy."""
+    words = [sys.executable, "-c", HOLD, str(host.copy), version, "gpu01"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as job:
+        assert job.stdout
+        assert job.stdout.readline() == b"held\n"
+        yield
+
+
+class TestAJobThatRuns:
+    @pytest.fixture
+    def version(self, code: Path, host: Host) -> str:
+        return synced(code, host).hosts[0].version
+
+    @pytest.mark.parametrize("what", ["edited", "new", "removed", "mode", "folder", "link"])
+    def test_keeps_its_code_as_it_is(
+        self, code: Path, host: Host, make_host: Callable[..., Host], version: str, what: str
+    ) -> None:
+        before = tree(host.copy)
+        if what == "edited":
+            (code / "train.py").write_text("print('world')\n")
+        elif what == "new":
+            (code / "new.py").touch()
+        elif what == "removed":
+            (code / "run.sh").unlink()
+        elif what == "mode":
+            (code / "run.sh").chmod(0o644)
+        elif what == "folder":
+            (code / "new").mkdir()
+        else:
+            (code / "latest").unlink()
+            (code / "latest").symlink_to("empty")
+        with running_from(host, version):
+            with pytest.raises(ClusterUnfitError) as caught:
+                synced(code, host, make_host("gpu02"))
+            assert caught.value.exit_status == CLUSTER_UNFIT
+            assert report(caught.value).splitlines() == [
+                "slurm-adapter: 1 of 2 hosts cannot have a copy of the code:",
+                f"  gpu01: a job runs from {host.copy}",
+                "  Nothing was started. Wait for it, or give this one a folder of its own with"
+                " --job-folder DIR.",
+            ]
+            assert tree(host.copy) == before
+        assert synced(code, host).hosts[0].version != version
+        assert tree(host.copy) == tree(code)
+
+    def test_shares_it_with_another_that_has_the_same(
+        self, code: Path, host: Host, version: str
+    ) -> None:
+        os.utime(code / "train.py", (1, 1))
+        (host.copy / "out.log").write_text("a job's")
+        with running_from(host, version):
+            done = synced(code, host).hosts[0]
+            assert (done.changed, done.version) == (0, version)
+            with running_from(host, version):
+                assert synced(code, host).hosts[0].version == version
+
+    def test_does_not_start_from_what_another_has_changed(
+        self, code: Path, host: Host, version: str
+    ) -> None:
+        (code / "train.py").write_text("print('world')\n")
+        newer = synced(code, host).hosts[0].version
+        with pytest.raises(ClusterUnfitError) as caught:
+            hold(str(host.copy), version, "gpu01")
+        told = f"gpu01: another --sync has changed {host.copy} meanwhile"
+        assert (caught.value.found, caught.value.exit_status) == (told, CLUSTER_UNFIT)
+        with running_from(host, newer):
+            pass
+
+    def test_does_not_start_while_another_changes_it(
+        self, code: Path, host: Host, version: str
+    ) -> None:
+        use = copyuse.open_use(bytes(host.copy))
+        copyuse.take_alone(use, str(host.copy), version)
+        with pytest.raises(ClusterUnfitError, match="another --sync has changed"):
+            hold(str(host.copy), version, "gpu01")
+        copyuse.give_back(use)
+        with running_from(host, version):
+            pass
+        os.close(use)
+        assert code.exists()
+
+    def test_knows_the_copy_of_a_host_that_shares_the_directory(
+        self, code: Path, make_host: Callable[..., Host]
+    ) -> None:
+        (shared := make_host("gpu01")).folder.with_name("gpu02").symlink_to(shared.folder)
+        first, second = synced(code, shared, make_host("gpu02")).hosts
+        assert second.same_as == "gpu01"
+        assert first.version == second.version != ""
+
+    def test_is_not_forgotten_after_a_day(self, code: Path, host: Host, version: str) -> None:
+        (used,) = (host.copy.parent / STATE).glob("used-*")
+        with running_from(host, version):
+            os.utime(used, (1, 1))
+            (code / "train.py").write_text("print('world')\n")
+            for _ in range(2):
+                with pytest.raises(ClusterUnfitError, match="a job runs from"):
+                    synced(code, host)
 
 
 class TestHostsThatCannot:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import traceback
 from typing import TYPE_CHECKING, NoReturn
 
 from slurm_adapter.cli.leaving import leaving_when_stopped
-from slurm_adapter.errors import AdapterError
+from slurm_adapter.errors import AdapterError, ClusterUnfitError
+from slurm_adapter.launch.supervise import STOP_DETACHED
 from slurm_adapter.output import complain, write_stdout
 
 if TYPE_CHECKING:
@@ -46,21 +48,33 @@ def _be_background(start: Callable[[Callable[[Record], None]], int], tell: int) 
     status = 1
 
     def begun(record: Record) -> None:
-        write_stdout(f"{record.job_id}\n")
-        os.setsid()
         log = os.open(record.folder / "head.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         null = os.open(os.devnull, os.O_RDONLY)
+        write_stdout(f"{record.job_id}\n")
+        os.setsid()
         for descriptor, number in ((null, 0), (log, 1), (log, 2)):
             os.dup2(descriptor, number)
         os.write(tell, _BEGUN)
         os.close(tell)
 
     try:
-        with leaving_when_stopped():
+        with leaving_when_stopped(STOP_DETACHED):
             status = start(begun)
     except AdapterError as error:
         status = complain(error)
     except SystemExit as leaving:
         status = int(leaving.code or 0)
+    except OSError as error:
+        status = complain(_unforeseen(error))
+    except BaseException:  # noqa: BLE001 - nobody above it would print it
+        traceback.print_exc()
     finally:
         os._exit(status)
+
+
+def _unforeseen(error: OSError) -> ClusterUnfitError:
+    where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+    return ClusterUnfitError(
+        f"this process cannot go on: {where}{error.strerror or error}",
+        "Make room there, or permit it; slurm-adapter jobs tells whether the job runs by now.",
+    )

@@ -25,13 +25,16 @@ def check_grace(grace_s: float) -> None:
 
 
 @contextmanager
-def leaving_when_stopped() -> Iterator[None]:
-    """Leave in order on a signal that means stop; while ranks run their supervisor heeds it."""
+def leaving_when_stopped(*more: signal.Signals) -> Iterator[None]:
+    """Leave in order on a signal that means stop; while ranks run their supervisor heeds it.
+
+    `more` are signals that mean it, too.
+    """
 
     def leave(number: int, _: object) -> NoReturn:
         raise SystemExit(128 + number)
 
-    before = {number: signal.signal(number, leave) for number in heeded_signals()}
+    before = {number: signal.signal(number, leave) for number in heeded_signals(*more)}
     try:
         yield
     finally:

@@ -47,13 +47,14 @@ class Start:
         self._job, self._nodes = job, nodes
         self._options, self._common = options, common
         self._run = ssh.new_run()
+        self._copies: list[str] | None = None
         self._timing = Timing(options.grace_s, options.link_s, detached=options.detach)
 
     def run(self, begun: Callable[[Record], None]) -> int:
         """Start everything and stay until it has ended; `begun` is told when all ranks run."""
         agents = self._dial()
         fleet = AgentFleet(agents, self._timing, self._warn)
-        record, words = None, NOT_STARTED
+        record, words, apart = None, NOT_STARTED, False
         try:
             job = replace(self._job, nodes=len(agents))
             if self._options.sync:
@@ -66,20 +67,26 @@ class Start:
                 fleet.end_all()
                 show_ssh_dry_run(plan, self._common["format"])
                 return 0
-            choice = LogChoice.parse(self._options.logs, plan.world_size)
+            # A detached job's output is kept by its hosts; nobody reads it here.
+            shown = "none" if self._options.detach else self._options.logs
+            choice = LogChoice.parse(shown, plan.world_size)
             record = self._record(plan, agents)
             panel = not self._common["quiet"] and not self._options.detach
             watching = Watching(plan, record, fleet, choice, panel=panel)
             ssh.start(plan, fleet)
             words = _TOO_EARLY
             begun(record)
+            apart = self._options.detach
             return watching.run(verbose=self._common["verbose"])
         except BaseException as error:
+            if apart:  # its hosts need nobody
+                fleet.close()
+                raise
             fleet.end_all()
             if record is not None and record.ended() is None:
                 status = error.code if isinstance(error, SystemExit) else None
                 own = getattr(error, "exit_status", 1)
-                record.end(status if isinstance(status, int) else own, words)
+                record.end(status if isinstance(status, int) else own, words, say)
             raise
 
     def _warn(self, text: str) -> None:
@@ -113,6 +120,7 @@ class Start:
         code = find_code(job.code, (job.folder, jobs))
         targets = [Target(agent.connection, agent.python) for agent in agents]
         synced = sync(code, moved.code, targets)
+        self._copies = [host.version for host in synced.hosts]
         for warning in synced.warnings:
             self._warn(warning)
         total, *hosts = synced.lines()
@@ -125,14 +133,16 @@ class Start:
     def _look(self, job: Job, agents: Sequence[Agent], fleet: AgentFleet) -> Plan:
         nodes = [agent.connection.node for agent in agents]
         there = not (self._options.sync and self._common["dry_run"])
-        plan = ssh.look_around(job, nodes, fleet, self._run, os.environ, code_is_there=there)
+        plan = ssh.look_around(
+            job, nodes, fleet, self._run, os.environ, code_is_there=there, copies=self._copies
+        )
         for warning in (*plan.warnings, *boot_warnings(plan, self._job.program)):
             self._warn(warning)
         return plan
 
     def _record(self, plan: Plan, agents: Sequence[Agent]) -> Record:
         folder = state_folder(os.environ)
-        remove_old(folder)
+        remove_old(folder, say)
         record = new_record(folder)
         hosts = [
             Host(
@@ -156,6 +166,7 @@ class Start:
                 grace_s=self._timing.grace_s,
                 link_s=self._timing.link_s,
                 head=head_name(),
+                starts=plan.contract.starts,
             )
         )
         return record

@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 from slurm_adapter.launch.ranklogs import RankLogs
-from slurm_adapter.launch.supervise import Supervisor
+from slurm_adapter.launch.supervise import STOP_DETACHED, STOP_SIGNALS, LeftError, Supervisor
 from slurm_adapter.show.lines import LinePrinter, rank_names
 from slurm_adapter.show.live import live_or_plain
 
@@ -66,7 +66,7 @@ class Watching:
             return self._supervise()
 
     def _supervise(self) -> int:
-        status = Supervisor(
+        supervisor = Supervisor(
             self._fleet,
             show=self._show,
             say=self._say,
@@ -74,11 +74,17 @@ class Watching:
             grace_s=self._fleet.timing.grace_s,
             node=self._nodes.__getitem__,
             tick=self._tick,
-        ).run()
+            ends=(STOP_DETACHED,) if self._fleet.timing.detached else STOP_SIGNALS,
+        )
+        try:
+            status = supervisor.run()
+        except LeftError as leaving:  # the hosts of a detached job need nobody
+            self._fleet.close()
+            return leaving.status
         for left in self._fleet.left:
             self._screen.say(f"not confirmed: {left}")
         if not self._fleet.left_alone:
-            self._record.end(status, self._said)
+            self._record.end(status, self._said, self._screen.say)
         return status
 
     def _show(self, event: Event) -> None:

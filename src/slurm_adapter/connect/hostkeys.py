@@ -19,6 +19,7 @@ from slurm_adapter.connect.knownhosts import (
     KnownKey,
     known_hosts_line,
 )
+from slurm_adapter.connect.revoked import RevokedKeys
 from slurm_adapter.connect.terminal import NoTerminalError
 from slurm_adapter.quoting import shell_words
 
@@ -90,6 +91,7 @@ class HostKeys:
         self._say = say
         self._lock = threading.Lock()
         self._read: dict[tuple[Path, ...], KnownHosts] = {}
+        self._revoked: dict[Path, RevokedKeys] = {}
 
     def known(self, settings: Settings) -> KnownHosts:
         """Return the content of the files that count for a host."""
@@ -99,27 +101,40 @@ class HostKeys:
                 self._read[files] = KnownHosts(files)
             return self._read[files]
 
-    def accept(self, settings: Settings, kind: str, blob: bytes) -> bool:
+    def accept(
+        self, settings: Settings, kind: str, blob: bytes, address: str | None = None
+    ) -> bool:
         """Return whether the host may be trusted with a password; its key is accepted.
 
         False only where StrictHostKeyChecking is off and the key is not the known one.
 
+        Args:
+            settings: of the host.
+            kind: the key's type.
+            blob: the key as it goes over the wire.
+            address: of the host where it is connected to directly; None where a jump host or a
+                ProxyCommand leads there, whose `localhost` would be another machine.
+
         Raises:
             ConnectError: the key is not accepted.
         """
-        if settings.trust_loopback and _is_loopback(settings.hostname):
-            return True
-        verdict = judge(self.known(settings), settings, kind, blob)
         name = settings.host_key_name
         shown = f"{name} shows {_kind_name(kind)} {fingerprint(blob)}"
+        for path in settings.revoked_host_keys:
+            if self._revoked_keys(path).hold(blob):
+                raise _revoked(shown, str(path))
+        if (
+            settings.trust_loopback
+            and settings.host_key_alias is None
+            and address is not None
+            and ipaddress.ip_address(address).is_loopback
+        ):
+            return True
+        verdict = judge(self.known(settings), settings, kind, blob)
         if verdict.kind == "known":
             return True
         if verdict.kind == "revoked":
-            raise ConnectError(
-                "the host key is revoked",
-                "Do not connect to it: ask whoever runs that machine.",
-                detail=f"{shown}, see {_place(verdict.line)}",
-            )
+            raise _revoked(shown, _place(verdict.line))
         if verdict.kind == "changed":
             if settings.strict != "no":
                 raise ConnectError(
@@ -136,6 +151,12 @@ class HostKeys:
         self._accept_new(settings, verdict, shown)
         self._add(settings, kind, blob)
         return True
+
+    def _revoked_keys(self, path: Path) -> RevokedKeys:
+        with self._lock:
+            if path not in self._revoked:
+                self._revoked[path] = RevokedKeys.read(path)
+            return self._revoked[path]
 
     def _accept_new(self, settings: Settings, verdict: Verdict, shown: str) -> None:
         if settings.strict in {"no", "accept-new"}:
@@ -205,6 +226,14 @@ def _kind_name(kind: str) -> str:
     return _KIND_NAMES.get(kind, "ECDSA" if kind.startswith("ecdsa-") else kind)
 
 
+def _revoked(shown: str, place: str) -> ConnectError:
+    return ConnectError(
+        "the host key is revoked",
+        "Do not connect to it: ask whoever runs that machine.",
+        detail=f"{shown}, see {place}",
+    )
+
+
 def _place(line: KnownKey | None) -> str:
     return f"{line.path}:{line.line}" if line is not None else "known_hosts"
 
@@ -224,10 +253,3 @@ def _keyscan(settings: Settings) -> str:
 def _removal(line: KnownKey | None, name: str) -> str:
     file = ["-f", str(line.path)] if line is not None else []
     return shell_words(["ssh-keygen", *file, "-R", name])
-
-
-def _is_loopback(hostname: str) -> bool:
-    try:
-        return ipaddress.ip_address(hostname).is_loopback
-    except ValueError:
-        return hostname == "localhost"

@@ -75,7 +75,7 @@ class KnownHosts:
             marker = fields.pop(0) if fields and fields[0] in {REVOKED, AUTHORITY} else ""
             if len(fields) < _FIELDS or fields[0].startswith(("#", "@")):
                 continue
-            blob = _blob(fields[1], fields[2])
+            blob = key_blob(fields[1], fields[2])
             if blob is not None:
                 self._index(fields[0], KnownKey(fields[1], blob, marker, path, number))
 
@@ -102,7 +102,7 @@ def known_hosts_line(name: str, kind: str, blob: bytes, salt: bytes | None) -> s
     return f"{hosts} {kind} {_text(blob)}\n"
 
 
-def _blob(kind: str, text: str) -> bytes | None:
+def key_blob(kind: str, text: str) -> bytes | None:
     """Return a key's bytes, None where they are not a key of that type."""
     try:
         blob = base64.b64decode(text, validate=True)

@@ -108,7 +108,7 @@ class Opener:
             way = proxy.connection if proxy is not None else self._way(settings, hops, undo)
             undo.callback(way.close)
             try:
-                connection = self._log_in(settings, way, undo)
+                connection = self._log_in(settings, way, undo, direct=not (proxied or hops))
             except ConnectError as error:
                 if proxy is None:
                     raise
@@ -161,7 +161,9 @@ class Opener:
                 seen.add(_place(hop))
             hops = hop_nodes(found[0].proxy_jump)
 
-    def _log_in(self, settings: Settings, way: Any, undo: ExitStack) -> fabric.Connection:
+    def _log_in(
+        self, settings: Settings, way: Any, undo: ExitStack, *, direct: bool
+    ) -> fabric.Connection:
         known = self._host_keys.known(settings).keys(settings.host_key_name)
         algorithms = choose_algorithms(settings, known)
         login = Login(settings, self._keys, self.terminal)
@@ -191,9 +193,11 @@ class Opener:
                 "auth_strategy": login,
             },
         )
-        connection.client.set_missing_host_key_policy(_Judge(self._host_keys, settings, login))
         undo.callback(connection.client.close)
         try:
+            address = way.getpeername()[0] if direct else None
+            judge = _Judge(self._host_keys, settings, login, address)
+            connection.client.set_missing_host_key_policy(judge)
             connection.open()
         except ConnectError:
             raise
@@ -213,12 +217,16 @@ class Opener:
 class _Judge(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
     """Judges every key that a host shows: nothing is loaded into paramiko, so all are missing."""
 
-    def __init__(self, keys: HostKeys, settings: Settings, login: Login) -> None:
-        self._keys, self._settings, self._login = keys, settings, login
+    def __init__(
+        self, keys: HostKeys, settings: Settings, login: Login, address: str | None
+    ) -> None:
+        self._keys, self._settings, self._login, self._address = keys, settings, login, address
 
     def missing_host_key(self, client: object, hostname: str, key: paramiko.PKey) -> None:
         _ = client, hostname
-        self._login.secrets = self._keys.accept(self._settings, key.get_name(), key.asbytes())
+        self._login.secrets = self._keys.accept(
+            self._settings, key.get_name(), key.asbytes(), self._address
+        )
 
 
 class _Hop:

@@ -35,6 +35,8 @@ class Settings:
     host_key_alias: str | None
     user_known_hosts: tuple[Path, ...]
     global_known_hosts: tuple[Path, ...]
+    revoked_host_keys: tuple[Path, ...]
+    """Files of keys that no host may show."""
     strict: str
     """StrictHostKeyChecking: `yes`, `ask`, `accept-new` or `no`."""
     hash_known_hosts: bool
@@ -125,7 +127,8 @@ def read_settings(
 
     def path_list(option: str) -> tuple[Path, ...]:
         # ssh has put tokens in here already, and a second time would spoil a `%`.
-        words = [home_path(word) for word in last(option).split() if word != "none"]
+        words = " ".join(options.get(option, [])).split()
+        words = [home_path(word) for word in words if word != "none"]
         return tuple(map(Path, _rejoined(words)))
 
     command = optional("proxycommand")
@@ -138,6 +141,7 @@ def read_settings(
         host_key_alias=alias,
         user_known_hosts=path_list("userknownhostsfile"),
         global_known_hosts=path_list("globalknownhostsfile"),
+        revoked_host_keys=path_list("revokedhostkeys"),
         strict=_strictness(last("stricthostkeychecking", "ask").lower()),
         hash_known_hosts=yes("hashknownhosts"),
         trust_loopback=yes("nohostauthenticationforlocalhost"),

@@ -1,4 +1,4 @@
-"""The head's end of one agent: started with its archive, spoken to, listened to."""
+"""The head's end of one agent: started with its code, spoken to, listened to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 
 from slurm_adapter.connect.port import ConnectionLostError
 from slurm_adapter.errors import ClusterUnfitError, printable
-from slurm_adapter.launch.archive import agent_archive, first_lines, interpreter_words
+from slurm_adapter.launch.archive import (
+    agent_archive,
+    agent_code,
+    first_lines,
+    interpreter_words,
+)
 from slurm_adapter.node import frames
 from slurm_adapter.node.frames import BrokenFrameError, FrameReader, frame
 from slurm_adapter.quoting import shell_words
@@ -53,7 +58,7 @@ class Agent:
         self._channel: Channel
 
     def begin(self, limit_s: float) -> None:
-        """Start it and have its archive there; waits for its greeting.
+        """Start it and have its code there; waits for its greeting.
 
         Raises:
             ClusterUnfitError: where it does not come.
@@ -62,8 +67,8 @@ class Agent:
         self._channel = self.connection.start(shell_words(words))
         self.send_bytes(first_lines())
         word = self._greeting(limit_s)
-        if word == frames.NEED:
-            self.send_bytes(agent_archive()[0])
+        if word in (frames.NEED, frames.NEED_SOURCE):
+            self.send_bytes(agent_code() if word == frames.NEED else agent_archive())
             self._finish_sending(limit_s)
         elif word.startswith(frames.OLD):
             version = word.removeprefix(frames.OLD).decode().strip()

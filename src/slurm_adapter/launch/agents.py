@@ -17,7 +17,7 @@ from slurm_adapter.node import frames
 from slurm_adapter.node.events import Ended, Lost, Output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from slurm_adapter.launch.agent import Agent
     from slurm_adapter.node.events import Event
@@ -82,8 +82,17 @@ class AgentFleet:
         """Send each agent a message and return the answers of all, in node order.
 
         Raises:
-            ClusterUnfitError: naming every node that cannot, and why.
+            AdapterError: naming every node that cannot, and why.
         """
+        answers, refusals = self.ask_each(messages, kind, answer)
+        if refusals:
+            raise together([refusals[index] for index in sorted(refusals)])
+        return [answers[agent.index] for agent in self.agents]
+
+    def ask_each(
+        self, messages: Sequence[bytes], kind: bytes, answer: bytes
+    ) -> tuple[dict[int, bytes], dict[int, AdapterError]]:
+        """Send each agent a message and return what they answer, and why others do not."""
         self._following = kind == frames.FOLLOW
         sent_s = time.monotonic()
         for agent, message in zip(self.agents, messages, strict=True):
@@ -92,8 +101,12 @@ class AgentFleet:
         refusals: dict[int, AdapterError] = {}
         while len(answers) + len(refusals) < len(self.agents):
             if time.monotonic() - sent_s > _PHASE_S:
-                late = [one.name for one in self.agents if one.index not in answers | refusals]
-                raise ClusterUnfitError(f"no answer from {', '.join(late)} within {_PHASE_S:.0f} s")
+                refusals |= {
+                    one.index: ClusterUnfitError(f"{one.name}: no answer in {_PHASE_S:.0f} s")
+                    for one in self.agents
+                    if one.index not in answers | refusals
+                }
+                break
             for agent in self._ready(1.0):
                 for got, body in agent.read():
                     if got == answer:
@@ -106,9 +119,12 @@ class AgentFleet:
                 if agent.lost and agent.index not in answers | refusals:
                     refusals[agent.index] = ClusterUnfitError(f"{agent.name}: {agent.lost}")
         self._early = [one for one in self._early if not self._warned(*one)]
-        if refusals:
-            raise _together([refusals[index] for index in sorted(refusals)])
-        return [answers[agent.index] for agent in self.agents]
+        return answers, refusals
+
+    def leave_out(self, agents: Iterable[Agent]) -> None:
+        """Go on without some of them."""
+        for agent in agents:
+            self._let_go(agent)
 
     def run(self, ranks: Sequence[range]) -> None:
         """Have all ranks started; `ranks` are those of each node.
@@ -144,6 +160,9 @@ class AgentFleet:
             for kind, body in agent.read():
                 yield from self._event(agent, kind, body)
             if agent.lost and not agent.gone:
+                if self._following and not agent.unreachable:  # the run has an agent of its own
+                    agent.lost = f"nobody follows it there any more: {agent.lost}"
+                    agent.unreachable = True
                 yield from self._lose(agent)
         yield from self._silent()
 
@@ -271,7 +290,9 @@ class AgentFleet:
             os.write(self._waker, b"!")
 
     def close(self) -> Iterator[Event]:
-        """Let go of all nodes."""
+        """Let go of all nodes; once more is no error."""
+        if self._ended.is_set():
+            return iter(())
         self._ended.set()
         self._beating.join()
         for agent in self.agents:
@@ -292,7 +313,7 @@ def _refusal(body: bytes) -> AdapterError:
     return error
 
 
-def _together(errors: list[AdapterError]) -> AdapterError:
+def together(errors: Sequence[AdapterError]) -> AdapterError:
     """Return one error for what several nodes said."""
     found = list(dict.fromkeys(error.found for error in errors))
     shown = found[:_MOST_REASONS]

@@ -1,8 +1,8 @@
-"""The agent's archive: what runs on a node, in one file that needs nothing but an interpreter.
+"""What an agent is made of: its code, in one file that needs nothing but an interpreter.
 
-A zip archive of the source, which any Python of the right age runs; before it stands what this
-Python compiled from that, which one of the same version takes at once (a third of the time that
-importing from an archive costs). Readers of zip archives pass over what stands before one.
+There are two such files, of the same modules. One is a zip archive of the source, which any Python
+of the right age runs. The other is what this Python compiled from that, which one of the same
+version takes in a third of the time.
 """
 
 from __future__ import annotations
@@ -47,22 +47,26 @@ if sys.version_info < (3, 10):
     version = "%d.%d.%d" % tuple(sys.version_info[:3])
     os.write(1, ("\\nslurm-adapter-agent old " + version + "\\n").encode())
     os._exit(0)
-if sys.modules["_frozen_importlib_external"].MAGIC_NUMBER == {magic!r}:
-    code = marshal.loads(data[{text}:{rest}])
-else:
-    code = compile(data[:{text}], "slurm-adapter", "exec")
+same = sys.modules["_frozen_importlib_external"].MAGIC_NUMBER == {magic!r}
+text, code = data[:{text}], data[{text}:{rest}]
 names = {{"__name__": "slurm_adapter_bootstrap"}}
-exec(code, names)
-names["main"]("{digest}", {length})
+exec(marshal.loads(code) if same else compile(text, "slurm-adapter", "exec"), names)
+names["main"](same, *({code_id} if same else {archive_id}))
 """
 # By one thread: those that begin agents all ask at the same time.
 _making = threading.Lock()
 
 
-def agent_archive() -> tuple[bytes, str]:
-    """Return (the archive, its BLAKE2b digest of 32 bytes in hexadecimal digits)."""
+def agent_archive() -> bytes:
+    """Return the source: a file that `python -I -S FILE` runs, too."""
     with _making:
-        return _archive()
+        return _files()[1]
+
+
+def agent_code() -> bytes:
+    """Return what this Python made of it."""
+    with _making:
+        return _files()[0]
 
 
 def first_lines() -> bytes:
@@ -72,17 +76,15 @@ def first_lines() -> bytes:
 
 
 @cache
-def _archive() -> tuple[bytes, str]:
+def _files() -> tuple[bytes, bytes]:
     sources = _sources()
     path = _kept(sources)
     try:
-        digest, data = path.read_bytes().split(b"\n", 1)
-    except (OSError, ValueError):
-        digest = data = b""
-    if _digest(data).encode() != digest:  # not there, or not whole: a machine may lose power
-        data = _made(sources)
-        _keep(path, b"%s\n%s" % (_digest(data).encode(), data))
-    return data, _digest(data)
+        code, archive = marshal.loads(path.read_bytes())  # noqa: S302 - this user's own
+    except (OSError, ValueError, EOFError, TypeError):
+        code, archive = _made_code(sources), _made_archive(sources)
+        _keep(path, marshal.dumps((code, archive)))
+    return code, archive
 
 
 def _sources() -> dict[str, bytes]:
@@ -93,21 +95,27 @@ def _sources() -> dict[str, bytes]:
     return {f"slurm_adapter/{path.relative_to(root)}": path.read_bytes() for path in paths}
 
 
-def _made(sources: dict[str, bytes]) -> bytes:
-    modules = dict(_compiled(name, source) for name, source in sources.items())
-    buffer = io.BytesIO(marshal.dumps((MAGIC_NUMBER, modules), _MARSHAL))
-    with zipfile.ZipFile(buffer, "a", zipfile.ZIP_DEFLATED) as archive:
+def _made_archive(sources: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, source in sources.items():
             _add(archive, name, source)
         _add(archive, "__main__.py", _MAIN.encode())
     return buffer.getvalue()
 
 
-def _compiled(name: str, source: bytes) -> tuple[str, tuple[bool, bytes]]:
-    """Return (the module's name, (whether it is a package, its code))."""
-    module = name.removesuffix(".py").replace("/", ".")
-    package = module.removesuffix(".__init__")
-    return package, (package != module, _code(name, source))
+def _made_code(sources: dict[str, bytes]) -> bytes:
+    """Return a table (by module: whether it is a package, where its code is), then all code."""
+    table: dict[str, tuple[bool, int, int]] = {}
+    codes = b""
+    for name, source in sources.items():
+        module = name.removesuffix(".py").replace("/", ".")
+        package = module.removesuffix(".__init__")
+        code = _code(name, source)
+        table[package] = (package != module, len(codes), len(codes) + len(code))
+        codes += code
+    head = marshal.dumps(table, _MARSHAL)
+    return b"%8d" % len(head) + head + codes
 
 
 def _code(name: str, source: bytes) -> bytes:
@@ -144,7 +152,7 @@ def _kept(sources: dict[str, bytes]) -> Path:
     cache_home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     own = Path(__file__).read_bytes()
     digest = _digest(MAGIC_NUMBER + b"".join([own, *sources.values()]))
-    return Path(cache_home) / "slurm-adapter" / f"archive-{digest[:32]}.pyz"
+    return Path(cache_home) / "slurm-adapter" / f"head-{digest[:32]}"
 
 
 def _keep(path: Path, data: bytes) -> None:
@@ -163,12 +171,12 @@ def _digest(data: bytes) -> str:
 
 @cache
 def _first_lines() -> bytes:
-    archive, digest = _archive()
     name = "slurm_adapter/node/bootstrap.py"
     text = _sources()[name]
     code = _code(name, text)
     places = {"text": len(text), "rest": len(text) + len(code)}
-    second = _SECOND.format(magic=MAGIC_NUMBER, digest=digest, length=len(archive), **places)
+    code_id, archive_id = [(_digest(file), len(file)) for file in _files()]
+    second = _SECOND.format(magic=MAGIC_NUMBER, code_id=code_id, archive_id=archive_id, **places)
     data = text + code + second.encode()
     first = _FIRST.format(size=len(data), rest=places["rest"])
     return f"exec({first!r})\n".encode() + data

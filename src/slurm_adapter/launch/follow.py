@@ -1,10 +1,13 @@
-"""A detached job from the head again: its output as it comes, and its end."""
+"""A detached job from the head again: its nodes asked, what they have kept shown, its end."""
 
 from __future__ import annotations
 
 import signal
+import time
 from typing import TYPE_CHECKING
 
+from slurm_adapter.errors import AdapterError
+from slurm_adapter.launch.agents import together
 from slurm_adapter.launch.blame import Blame
 from slurm_adapter.node import frames
 from slurm_adapter.node.events import Ended, Lost
@@ -13,14 +16,19 @@ from slurm_adapter.node.wire import pack
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from slurm_adapter.launch.agent import Agent
     from slurm_adapter.launch.agents import AgentFleet
     from slurm_adapter.launch.records import JobRecord
     from slurm_adapter.node.events import Event
 
 _POLL_S = 0.5
+PATIENCE_S = 15.0
+"""What a run's own agent may take to end it, beyond the grace; then it is killed itself."""
+_DEATH_S = 10.0
+"""What a node may take to find that out."""
 
 
-def attach(job: JobRecord, fleet: AgentFleet, *, stay: bool) -> None:
+def attach(job: JobRecord, fleet: AgentFleet, *, stay: bool) -> list[str]:
     """Have the agents of a fleet follow a job's run on their nodes.
 
     Args:
@@ -28,64 +36,80 @@ def attach(job: JobRecord, fleet: AgentFleet, *, stay: bool) -> None:
         fleet: an agent on each of its nodes that can be reached.
         stay: whether they go on until it ends; else they tell what there is, and leave.
 
+    Returns:
+        Words for each node that cannot: the fleet goes on without it.
+
     Raises:
-        AdapterError: where a node knows nothing of it.
+        AdapterError: where none can.
     """
     hosts = [job.hosts[agent.index] for agent in fleet.agents]
     ranks = [range(host.first_rank, host.first_rank + host.ranks) for host in hosts]
     requests = [
-        pack({"run": job.run, "index": agent.index, "ranks": tuple(mine), "stay": stay})
+        pack(
+            {
+                "run": job.run,
+                "index": agent.index,
+                "ranks": tuple(mine),
+                "stay": stay,
+                "link_s": job.link_s,
+            }
+        )
         for agent, mine in zip(fleet.agents, ranks, strict=True)
     ]
-    answers = fleet.ask(requests, frames.FOLLOW, frames.FACTS)
-    for agent, answer in zip(fleet.agents, answers, strict=True):
-        agent.clock_s = agent.answered_s - float(answer)
-    fleet.take_ranks(ranks)
+    answers, refusals = fleet.ask_each(requests, frames.FOLLOW, frames.FACTS)
+    without = [
+        AdapterError(_named(agent, refusals[agent.index].found), refusals[agent.index].remedy)
+        for agent in fleet.agents
+        if agent.index in refusals
+    ]
+    if not answers:
+        error = together(without)
+        error.exit_status = max(one.exit_status for one in refusals.values())
+        raise error
+    fleet.leave_out(agent for agent in fleet.agents if agent.index in refusals)
+    for agent in fleet.agents:
+        if agent.index in answers:
+            agent.clock_s = agent.answered_s - float(answers[agent.index])
+    fleet.take_ranks(
+        [
+            mine if agent.index in answers else range(0)
+            for agent, mine in zip(fleet.agents, ranks, strict=True)
+        ]
+    )
+    return [error.found for error in without]
 
 
-class Following:
-    """Shows a job's events until it has ended; ends the others where its head does not live."""
-
-    def __init__(
-        self, fleet: AgentFleet, show: Callable[[Event], None], say: Callable[[str], None]
-    ) -> None:
-        self._fleet, self._show, self._say = fleet, show, say
-        self._blame = Blame()
-
-    def run(self, *, in_charge: bool) -> tuple[int, str]:
-        """Return (exit status, words for how the job ended); `in_charge` where no head is."""
-        while self._fleet.remains():
-            for event in self._fleet.events(_POLL_S):
-                self._show(event)
-                self._blame.take(event)
-            if in_charge and self._blame.failed:
-                in_charge = False
-                self._say(f"{self._how()}; ending the others")
-                self._blame.close()
-                self._fleet.send(signal.SIGTERM)
-        return (self._blame.first().status, self._how()) if self._blame.failed else (0, "done")
-
-    def _how(self) -> str:
-        first = self._blame.first()
-        if isinstance(first, Lost):
-            return f"node {first.node_index} was lost: {first.why}"
-        return f"rank {first.rank} failed first: {first.how}"
+def _named(agent: Agent, words: str) -> str:
+    """Return words that begin with a node's name, by which its user knows it."""
+    return words if words.startswith(f"{agent.name}: ") else f"{agent.name}: {words}"
 
 
-def collect(fleet: AgentFleet, show: Callable[[Event], None]) -> dict[int, Ended]:
-    """Show what there is of a job, and return how ranks ended that have."""
-    found: dict[int, Ended] = {}
+def collect(fleet: AgentFleet, show: Callable[[Event], None]) -> tuple[Blame, set[int]]:
+    """Show what there is of a job; return the failures so far, and the ranks that have ended."""
+    blame, over = Blame(), set[int]()
     while fleet.remains():
         for event in fleet.events(_POLL_S):
             show(event)
+            blame.take(event)
             if isinstance(event, Ended):
-                found[event.rank] = event
-    return found
+                over.add(event.rank)
+            elif isinstance(event, Lost):
+                over.update(event.ranks)
+    return blame, over
 
 
-def end(fleet: AgentFleet) -> None:
-    """End a job on all its nodes, and wait until that is confirmed."""
+def end(fleet: AgentFleet) -> list[str]:
+    """End a job on all its nodes; return words for each where that is not confirmed."""
     fleet.send(signal.SIGTERM)
+    kill_at = time.monotonic() + fleet.timing.grace_s + PATIENCE_S
+    killed = False
     while fleet.remains():
         for _ in fleet.events(_POLL_S):
             continue
+        if time.monotonic() > kill_at and killed:
+            late = [agent for agent in fleet.agents if not agent.gone]
+            return [*fleet.left, *(f"{one.name}: its agent does not end" for one in late)]
+        if time.monotonic() > kill_at:
+            fleet.send(signal.SIGKILL)
+            kill_at, killed = time.monotonic() + _DEATH_S, True
+    return fleet.left

@@ -12,7 +12,7 @@ from slurm_adapter.cluster.counts import VISIBLE_DEVICES, device_list
 from slurm_adapter.contracts import get_contract, wanted_view
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.job import VIEWS
-from slurm_adapter.node import facts
+from slurm_adapter.node import facts, ports
 from slurm_adapter.node.fleet import MachineFleet
 from slurm_adapter.node.packages import install, with_packages
 from slurm_adapter.node.spawn import make_start
@@ -127,9 +127,10 @@ def _plan(job: Job, environment: Mapping[str, str]) -> Plan:
     if wanted is not None:
         port, reason = wanted
         facts.check_port_free(port, reason)
+        ports.take(port)  # others are not to find it free
     else:
         address = str(nodes[0].address)
-        port = facts.first_free_port(address)
+        port = ports.take_free_port(address)
         reason = f"the first free one on {address} from {facts.FIRST_PORT} up"
     contract = get_contract(job.contract)
     ranks = sum(contract.ranks_on(node) * (contract.fan_out(node) or 1) for node in nodes)

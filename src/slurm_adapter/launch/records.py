@@ -10,20 +10,23 @@ import os
 import re
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slurm_adapter.errors import BadValueError, ClusterUnfitError
-from slurm_adapter.node.facts import read_text
+from slurm_adapter.errors import NODE_LOST, AdapterError, BadValueError, ClusterUnfitError
+from slurm_adapter.node.identity import identity, lives, machine_of, pid_of
+from slurm_adapter.node.runs import KEPT_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SCHEMA = 1
 NOT_STARTED = "it could not be started"
 """The words for how a job ended that never ran."""
-_KEPT_S = 30 * 86_400
+HEAD_KILLED = "its head was killed"
+"""The words for one that was not detached: its hosts end it, and nobody hears how."""
 _ID = re.compile(r"ssh-([1-9][0-9]*)")
 
 
@@ -55,6 +58,8 @@ class JobRecord:
     link_s: float
     head: str
     """The machine and process that started it, as `head_name` says."""
+    starts: str = "rank"
+    """What its contract starts, in the singular."""
 
     def to_json(self) -> str:
         """Return it as a JSON document."""
@@ -73,22 +78,49 @@ class Record:
         return self.folder.name
 
     def read(self) -> JobRecord | None:
-        """Return what is known of the job; None while it is being written, or where it broke."""
+        """Return what is known of the job; None while it is being written.
+
+        Raises:
+            BadValueError: where it cannot be read, or means what is not known here.
+        """
         try:
             data: dict[str, Any] = json.loads((self.folder / "job.json").read_text())
-            data.pop("schema")
+            if data.pop("schema") > SCHEMA:
+                raise BadValueError(
+                    "a newer slurm-adapter wrote its record", f"Use that one for {self.job_id}."
+                )
             data["hosts"] = tuple(Host(**host) for host in data["hosts"])
             return JobRecord(**data)
-        except (OSError, ValueError, TypeError, KeyError):
+        except FileNotFoundError:
             return None
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise BadValueError("its record cannot be read", f"See {self.folder}.") from error
 
     def write(self, job: JobRecord) -> None:
-        """Keep what is known of the job."""
-        self._write("job.json", job.to_json())
+        """Keep what is known of the job.
 
-    def end(self, status: int, words: str) -> None:
-        """Keep how it ended."""
-        self._write("end.json", json.dumps({"status": status, "words": words, "at": time.time()}))
+        Raises:
+            ClusterUnfitError: where that cannot be; then there is no record of it at all.
+        """
+        try:
+            self._write("job.json", job.to_json())
+        except OSError as error:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise ClusterUnfitError(
+                f"the job's record cannot be kept in {self.folder}: {error.strerror}",
+                "Make room there, or name another place with XDG_STATE_HOME.",
+            ) from error
+
+    def end(self, status: int, words: str, say: Callable[[str], None]) -> None:
+        """Keep how it ended; where that cannot be, say so: it has ended all the same."""
+        end = json.dumps({"status": status, "words": words, "at": time.time()})
+        try:
+            self._write("end.json", end)
+        except OSError as error:
+            say(
+                f"warning: how {self.job_id} ended cannot be kept in {self.folder}:"
+                f" {error.strerror}"
+            )
 
     def ended(self) -> tuple[int, str] | None:
         """Return (exit status, words for how it ended); None while that is not known."""
@@ -104,10 +136,15 @@ class Record:
 
     def _write(self, name: str, text: str) -> None:
         own = self.folder / f".{name}.{os.getpid()}"
-        descriptor = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        own.replace(self.folder / name)
+        try:
+            descriptor = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w") as file:
+                file.write(text)
+            own.replace(self.folder / name)
+        except OSError:
+            with suppress(OSError):
+                own.unlink()
+            raise
 
 
 def state_folder(environment: dict[str, str] | os._Environ[str]) -> Path:
@@ -175,43 +212,51 @@ def find_record(folder: Path, job_id: str) -> Record:
     )
 
 
-def remove_old(folder: Path) -> None:
+def remove_old(folder: Path, say: Callable[[str], None]) -> None:
     """Take away the records of jobs that ended a month ago."""
     for record in all_records(folder):
-        try:
-            age_s = time.time() - (record.folder / "end.json").stat().st_mtime
-        except OSError:
+        if record.ended() is None:
+            _end_if_killed(record, say)
+        # A folder without either has no job: who made it was killed.
+        there = [record.folder / name for name in ("end.json", "job.json")]
+        if not there[0].exists() and there[1].exists():
             continue
-        if age_s > _KEPT_S:
+        try:
+            age_s = time.time() - (there[0] if there[0].exists() else record.folder).stat().st_mtime
+        except OSError:  # another one was faster
+            continue
+        if age_s > KEPT_S:
             shutil.rmtree(record.folder, ignore_errors=True)
+
+
+def _end_if_killed(record: Record, say: Callable[[str], None]) -> None:
+    """Have a job end that nobody else will: else it would be kept for ever."""
+    try:
+        job = record.read()
+    except AdapterError:
+        return
+    if job and not job.detached and head_lives(job.head) is False and record.ended() is None:
+        record.end(NODE_LOST, HEAD_KILLED, say)
 
 
 def head_name() -> str:
     """Return words that tell this process from every other: machine, boot, pid, start."""
-    return _head_of(os.getpid())
+    return identity(os.getpid())
 
 
 def head_lives(head: str) -> bool | None:
     """Say whether the process that a record names lives; None where it is another machine's."""
-    if head_host(head) != os.uname().nodename:
-        return None
-    return _head_of(int(head.split(" ")[1])) == head  # false after a reboot, too
+    return lives(head)
+
+
+def head_pid(head: str) -> int:
+    """Return the number of that process there."""
+    return pid_of(head)
 
 
 def head_host(head: str) -> str:
     """Return the name of the machine on which a job's head was started."""
-    return head.partition("/")[0]
-
-
-def _machine() -> str:
-    return f"{os.uname().nodename}/{read_text('/proc/sys/kernel/random/boot_id').strip()}"
-
-
-def _head_of(pid: int) -> str:
-    fields = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    # Field 22 of proc(5): the start time in ticks since boot; a zombie is no head.
-    start = fields[19] if fields and fields[0] not in "ZX" else "-"
-    return f"{_machine()} {pid} {start}"
+    return machine_of(head)
 
 
 def _number(path: Path) -> int:

@@ -61,6 +61,7 @@ def look_around(
     environment: Mapping[str, str],
     *,
     code_is_there: bool = True,
+    copies: Sequence[str] | None = None,
 ) -> Plan:
     """Have all agents look at their nodes, and return the plan for what they found.
 
@@ -71,6 +72,8 @@ def look_around(
         run: this run's UUID.
         environment: the head's own.
         code_is_there: whether hosts are to have the code by now.
+        copies: which version of its copy of the code is meant on each host; None where the code
+            is no copy.
 
     Raises:
         AdapterError: where the job cannot run there.
@@ -84,6 +87,7 @@ def look_around(
                 "address": node.address,
                 "interface": node.interface,
                 "code": code_is_there,
+                "copy": None if copies is None else copies[index],
                 "first": index == 0,
                 "port": wanted,
                 "run": run,

@@ -12,18 +12,21 @@ from slurm_adapter.launch.blame import Blame
 from slurm_adapter.node.events import Lost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from slurm_adapter.node.events import Event
 
 # Signals that mean "stop", and what the command then returns at least: 128 + N.
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_DETACHED = signal.SIGUSR1
+"""What ends a detached job by way of its head, to which the others mean nobody but itself."""
 _POLL_S = 0.5
 
 
-def heeded_signals() -> list[signal.Signals]:
+def heeded_signals(*more: signal.Signals) -> list[signal.Signals]:
     """Return the stop signals that this process was not started to ignore (nohup, `cmd &`)."""
-    return [one for one in STOP_SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
+    wanted = dict.fromkeys((*STOP_SIGNALS, *more))
+    return [one for one in wanted if signal.getsignal(one) is not signal.SIG_IGN]
 
 
 _SHORT_POLL_S = 0.02
@@ -60,6 +63,15 @@ class _UnreadError(Exception):
     """What is being written is not read, and no longer worth waiting for."""
 
 
+class LeftError(Exception):
+    """Nobody watches any more; the ranks go on."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+        """What the command returns that watched."""
+
+
 class Supervisor:
     """Watches a fleet until every process of it is gone."""
 
@@ -73,6 +85,7 @@ class Supervisor:
         grace_s: float,
         node: Callable[[int], str] = str,
         tick: Callable[[], float] | None = None,
+        ends: Sequence[signal.Signals] = STOP_SIGNALS,
     ) -> None:
         """Take over a fleet.
 
@@ -84,10 +97,15 @@ class Supervisor:
             grace_s: seconds from SIGTERM to SIGKILL.
             node: words for a node, by its index.
             tick: called now and then; returns the seconds until it wants to be called again.
+            ends: the signals that end the ranks. Others of `STOP_SIGNALS` end the watching alone,
+                and so does whatever breaks it: ranks that are watched so go on without anybody.
         """
         self._fleet, self._show, self._say, self._name = fleet, show, say, name
         self._grace_s, self._node = grace_s, node
         self._tick, self._tick_s = tick, _POLL_S
+        self._ends = tuple(ends)
+        self._apart = not set(STOP_SIGNALS) <= set(ends)
+        self._left_by: int | None = None
         self._blame = Blame()
         self._failed_at: float | None = None
         self._signals: list[int] = []
@@ -101,8 +119,12 @@ class Supervisor:
         """Return the exit status when nothing remains: the first failing rank's own.
 
         Ctrl-C once ends the ranks, twice kills them.
+
+        Raises:
+            LeftError: where only the watching has ended.
         """
-        before = {number: signal.signal(number, self._on_signal) for number in heeded_signals()}
+        numbers = heeded_signals(*self._ends)
+        before = {number: signal.signal(number, self._on_signal) for number in numbers}
         try:
             while self._fleet.running():
                 self._step()
@@ -112,7 +134,8 @@ class Supervisor:
                 self._blame.take(event)
             self._say_last_words()
         except BaseException:
-            self._fleet.send(signal.SIGKILL)
+            if not self._apart:
+                self._fleet.send(signal.SIGKILL)
             raise
         finally:
             for number, handler in before.items():
@@ -121,6 +144,12 @@ class Supervisor:
 
     def _on_signal(self, number: int, _: object) -> None:
         # No words here: a handler may interrupt a write to the very stream it would write to.
+        if number not in self._ends:
+            self._left_by = number
+            self._fleet.wake()
+            if self._showing:
+                raise LeftError(128 + number)
+            return
         self._signals.append(number)
         self._fleet.wake()
         if self._showing:
@@ -138,9 +167,12 @@ class Supervisor:
         self._fleet.send(signal.SIGTERM)
 
     def _heed_signals(self) -> None:
+        if self._left_by is not None:
+            raise LeftError(128 + self._left_by)
         count = len(self._signals)  # one may come in while this one is being heeded
         if count and not self._heeded:
-            name = signal.Signals(self._signals[0]).name
+            first = self._signals[0]
+            name = "stopped" if first == STOP_DETACHED else signal.Signals(first).name
             if not self._ending:
                 self._end_for_signal()
             self._say(f"{name}: ending {self._ending}; once more kills at once")
@@ -192,11 +224,14 @@ class Supervisor:
             self._showing = True
             self._show(event)
         except _UnreadError:
-            self._lost_status = 128 + self._signals[0]
+            self._lost_status = self._signal_status()
         except OSError as error:
             lost = isinstance(error, BrokenPipeError)
             self._lost_status = 128 + signal.SIGPIPE if lost else os.EX_IOERR
             why = "nobody reads the output any more" if lost else f"output lost: {error.strerror}"
+            if self._apart:
+                self._say(why)
+                raise LeftError(self._lost_status) from error
             self._stop(f"{why}; ending {self._names()}")
         finally:
             self._showing = False
@@ -216,9 +251,13 @@ class Supervisor:
         while self._fleet.remains():
             self._step(_SHORT_POLL_S)
 
+    def _signal_status(self) -> int:
+        first = self._signals[0]
+        return 128 + (signal.SIGTERM if first == STOP_DETACHED else first)
+
     def _status(self) -> int:
         if self._signals:
-            return 128 + self._signals[0]
+            return self._signal_status()
         if self._lost_status:
             return self._lost_status
         return self._blame.first().status if self._blame.failed else 0

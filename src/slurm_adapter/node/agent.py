@@ -73,7 +73,7 @@ def _serve(line: Line) -> int:
         from slurm_adapter.node.follow import follow  # noqa: PLC0415 - a run's start needs it not
 
         gc.enable()
-        return follow(request)
+        return follow(request, line.reader)
     for kind, texts in prepare.look(request):
         say(kind, *texts)
     told = line.next(float(request["link_s"]))

@@ -7,6 +7,10 @@ import os
 
 from slurm_adapter.errors import ClusterUnfitError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 HOSTS = "/etc/hosts"
 FIRST_PORT, _LAST_PORT = 6666, 32767
 """Where a free port is looked for: from where ModelArts has it, below all ephemeral ranges."""
@@ -177,9 +181,18 @@ def check_port_free(port: int, reason: str) -> None:
 
 def first_free_port(address: str) -> int:
     """Return the first port from `FIRST_PORT` up that can be bound on an address."""
+    return next(free_ports(address))
+
+
+def free_ports(address: str) -> Iterator[int]:
+    """Yield the ports from `FIRST_PORT` up that can be bound on an address.
+
+    Raises:
+        ClusterUnfitError: there are no more.
+    """
     for port in range(FIRST_PORT, _LAST_PORT + 1):
         if _bind_error(address, port) is None:
-            return port
+            yield port
     raise ClusterUnfitError(
         f"no port from {FIRST_PORT} to {_LAST_PORT} is free on {address}", "Choose one with --port."
     )

@@ -6,30 +6,36 @@ The run does not notice: its own agent watches it, and is told by a signal to en
 from __future__ import annotations
 
 import os
-import select
 import time
 
-from slurm_adapter.errors import ClusterUnfitError
+from slurm_adapter.errors import CLUSTER_UNFIT, ClusterUnfitError
 from slurm_adapter.node import frames, leftovers, signals
 from slurm_adapter.node.events import LineSplitter
-from slurm_adapter.node.frames import FrameReader, frame
 from slurm_adapter.node.runs import RunFolder
+from slurm_adapter.node.uplink import Uplink
+from slurm_adapter.node.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from slurm_adapter.node.frames import FrameReader
+
 _READ_BYTES = 1 << 18
 _LOOK_S = 0.2
 """Between two looks at the files."""
 
 
-def follow(request: Mapping[str, Any]) -> int:
-    """Send what ranks have written and how they ended; go on until all has ended, or stdin does.
+def follow(request: Mapping[str, Any], reader: FrameReader) -> int:
+    """Send what ranks have written and how they ended; go on until all has ended.
+
+    It ends sooner where the head is gone, or silent for too long.
 
     Args:
-        request: `run`, `index`, `ranks` (their numbers), `stay`: whether to go on.
+        request: `run`, `index`, `ranks` (their numbers), `stay`: whether to go on; `link_s`:
+            seconds of silence after which the head is taken for lost.
+        reader: what the head's messages have been read with so far.
 
     Raises:
         ClusterUnfitError: where this node knows nothing of the run.
@@ -37,49 +43,60 @@ def follow(request: Mapping[str, Any]) -> int:
     folder = RunFolder(request["run"], request["index"])
     if not folder.holds(request["ranks"]):
         raise ClusterUnfitError(
-            f"{os.uname().nodename} knows nothing of run {folder.run}",
-            "It may have been removed there.",
+            f"knows nothing of run {folder.run}", "It may have been removed there."
         )
-    follower = _Follower(folder, request["ranks"])
-    # Its clock's moment, without which the ends of ranks on two machines have no order.
-    follower.send(frame(frames.FACTS, repr(time.monotonic()).encode()))
+    follower = _Follower(folder, request["ranks"], reader, float(request["link_s"]))
     return follower.stay() if request["stay"] else follower.look_once()
 
 
 class _Follower:
-    def __init__(self, folder: RunFolder, ranks: tuple[int, ...]) -> None:
+    def __init__(
+        self, folder: RunFolder, ranks: tuple[int, ...], reader: FrameReader, link_s: float
+    ) -> None:
         self._folder = folder
         self._files = {rank: open(folder.output(rank), "rb", buffering=0) for rank in ranks}  # noqa: PTH123, SIM115
         self._splitters = {rank: LineSplitter() for rank in ranks}
-        self._reader = FrameReader()
+        self._watch = Watch()
+        self._uplink = Uplink(self._watch, reader, link_s)
+        # Its clock's moment, without which the ends of ranks on two machines have no order.
+        self._uplink.tell(frames.FACTS, repr(time.monotonic()))
 
     def look_once(self) -> int:
         """Send everything that is there now."""
         watched = self._folder.agent() is not None
-        self._look()
+        sizes = {rank: os.stat(file.fileno()).st_size for rank, file in self._files.items()}  # noqa: PTH116
+        while self._look() and self._is_behind(sizes) and not self._uplink.lost:
+            self._turn(more=True)
         if not watched:
-            self._close()
-        self.send(frame(frames.READY))
+            return self._close()
+        self._uplink.tell(frames.READY)
+        self._uplink.finish()
         return 0
+
+    def _is_behind(self, sizes: Mapping[int, int]) -> bool:
+        """Say so; whoever writes faster than this reads must not keep it for ever."""
+        return any(file.tell() < sizes[rank] for rank, file in self._files.items())
 
     def stay(self) -> int:
         """Send until all has ended; obey meanwhile."""
-        while True:
+        while not self._uplink.lost:
             watched = self._folder.agent() is not None  # before the last look, not after it
             more = self._look()
-            if not watched:
+            if not (watched or more):
                 return self._close()
-            if not self._listen(0.0 if more else _LOOK_S):
-                return 0
+            self._turn(more=more)
+        return 0
 
     def _look(self) -> bool:
-        """Send what is new; say whether there may be more at once."""
+        """Send what is new, as far as there is room; say whether there may be more at once."""
+        if self._uplink.full:
+            return True
         more = False
         for rank in list(self._files):
             ended = self._folder.end_of(rank)
             data = self._files[rank].read(_READ_BYTES) or b""
             if lines := self._splitters[rank].feed(data):
-                self.send(frames.output_frame(rank, lines, is_error=False))
+                self._uplink.send(frames.output_frame(rank, lines, is_error=False))
             more = more or len(data) == _READ_BYTES
             if ended is not None and not data:
                 self._end(rank, *ended)
@@ -88,42 +105,39 @@ class _Follower:
     def _end(self, rank: int, status: int, at_s: float) -> None:
         self._files.pop(rank).close()
         if lines := self._splitters[rank].finish():
-            self.send(frames.output_frame(rank, lines, is_error=False))
-        self.send(frames.ended_frame(rank, status, at_s))
+            self._uplink.send(frames.output_frame(rank, lines, is_error=False))
+        self._uplink.send(frames.ended_frame(rank, status, at_s))
 
     def _close(self) -> int:
         """The run's agent is gone: say how that came."""
-        while self._look():
-            continue
+        while self._look() and not self._uplink.lost:
+            self._turn(more=True)
         left = self._folder.gone()
+        status = 0
         if left is None:
+            status = CLUSTER_UNFIT
             count = leftovers.end_run(self._folder.run)
             with_it = f", and {count} process(es) it had left were ended" if count else ""
-            raise ClusterUnfitError(f"the run's agent was killed{with_it}")
-        self.send(frame(frames.GONE, left.encode()))
-        return 0
+            self._uplink.tell(frames.UNFIT, str(status), f"the run's agent was killed{with_it}", "")
+        else:
+            self._uplink.tell(frames.GONE, left)
+        self._uplink.finish()
+        return status
 
-    def _listen(self, limit_s: float) -> bool:
-        """Obey the head; say whether it is still there."""
-        if not select.select([0], [], [], limit_s)[0]:
-            return True
-        data = os.read(0, _READ_BYTES)
-        for kind, _ in self._reader.feed(data):
+    def _turn(self, *, more: bool) -> None:
+        """Obey the head and give it what it has room for; wait where nothing has to be read."""
+        self._watch.wait(0.0 if more and not self._uplink.full else _LOOK_S)
+        for kind, _ in self._uplink.listen():
             self._obey(kind)
-        return bool(data)
+        self._uplink.heed_time(time.monotonic())
+        self._uplink.flush()
 
     def _obey(self, kind: bytes) -> None:
-        pid = self._folder.agent()
+        numbers = {frames.STOP: signals.SIGTERM, frames.KILL: signals.SIGKILL}
+        pid = self._folder.agent() if kind in numbers else None
         if pid is None:
             return
-        if kind == frames.STOP:
-            os.kill(pid, signals.SIGTERM)
-        elif kind == frames.KILL:
-            os.kill(pid, signals.SIGKILL)
-        elif kind == frames.BEAT:
-            self.send(frame(frames.BEAT))
-
-    def send(self, data: bytes) -> None:
-        """Send, however long the head takes: nobody but it waits."""
-        while data:
-            data = data[os.write(1, data) :]
+        try:
+            os.kill(pid, numbers[kind])
+        except ProcessLookupError:  # it has ended by itself meanwhile
+            return

@@ -11,8 +11,8 @@ import struct
 from slurm_adapter.errors import AdapterError
 
 GREETING = b"slurm-adapter-agent "
-HAVE, NEED, OLD = b"have", b"need", b"old"
-"""The word behind it: the archive is there, or has to be sent; or this Python is too old."""
+HAVE, NEED, NEED_SOURCE, OLD = b"have", b"need", b"need source", b"old"
+"""The word behind it: the code is there, or has to be sent; or this Python is too old."""
 
 # From the head.
 ASK = b"?"

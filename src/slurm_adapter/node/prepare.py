@@ -9,7 +9,7 @@ import time
 from slurm_adapter.cluster.cluster import Variables
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.job import Boot
-from slurm_adapter.node import facts, frames, leftovers, runs, tree
+from slurm_adapter.node import facts, frames, leftovers, ports, runs, tree
 from slurm_adapter.node.become import check_master, without_coerced_locale
 from slurm_adapter.node.program import make_folder
 from slurm_adapter.node.runs import RunFolder
@@ -48,7 +48,8 @@ def look(request: Mapping[str, Any]) -> Iterator[tuple[bytes, tuple[str, ...]]]:
     Args:
         request: `job`; `name`, `address`, `interface`, as the host list has them; `first`, whether
             rank 0 runs here; `port`, what the user chose and where, or None; `code`, whether the
-            code must be here by now.
+            code must be here by now; `copy`, which version of the copy at the code's place is
+            meant, None where that is no copy.
 
     Raises:
         AdapterError: where the job cannot run here.
@@ -57,6 +58,10 @@ def look(request: Mapping[str, Any]) -> Iterator[tuple[bytes, tuple[str, ...]]]:
     for warning in leftovers.end_leftovers():
         yield frames.WARNING, (warning,)
     runs.remove_old()
+    if request["copy"] is not None:
+        from slurm_adapter.node.copyuse import hold  # noqa: PLC0415 - only after a sync
+
+        hold(job.code, request["copy"], request["name"])
     if request["code"]:
         _check_code(job, request["name"])
     address = request["address"] or _own_address(request["interface"])
@@ -69,9 +74,11 @@ def look(request: Mapping[str, Any]) -> Iterator[tuple[bytes, tuple[str, ...]]]:
     if request["first"]:
         check_master(job, request["name"])
         if request["port"] is None:
-            found["port"] = str(facts.first_free_port(address))
+            found["port"] = str(ports.take_free_port(address))
         else:
-            facts.check_port_free(*request["port"])
+            port, reason = request["port"]
+            facts.check_port_free(port, reason)
+            ports.take(port)  # others are not to find it free
     yield frames.FACTS, tuple(f"{name}={value}" for name, value in found.items())
 
 

@@ -108,6 +108,11 @@ def raise_descriptor_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def has_raised_limit() -> bool:
+    """Say whether a child is to be given back the limit that this process found."""
+    return _descriptors_before is not None
+
+
 def restore_descriptor_limit() -> None:
     """Give a child the limit that this process found, before it runs its program."""
     if _descriptors_before is not None:

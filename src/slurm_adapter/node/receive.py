@@ -40,7 +40,7 @@ def main(destination: str, token: str) -> int:
     except EOFError:
         return 0
     except ClusterUnfitError as error:
-        _send(sink, {"error": error.found})
+        _send(sink, {"error": error.found, "remedy": error.remedy})
     except OSError as error:
         where = f"{as_text(error.filename)}: " if isinstance(error.filename, bytes) else ""
         _send(sink, {"error": f"{where}{error.strerror}"})
@@ -76,11 +76,11 @@ def _answer(replica: Replica, request: dict[str, Any], stream: BinaryIO) -> dict
     elif what == "compare":
         return replica.compare(request["entries"])
     elif what == "prepare":
-        return {"removed": replica.prepare()}
+        return {"removed": replica.prepare(changed=request["changed"])}
     elif what == "fill":
         replica.fill(stream)
     elif what == "finish":
-        return {"nowhere": replica.finish(request["same"])}
+        return {"nowhere": replica.finish(request["same"]), "version": replica.version}
     return {}
 
 

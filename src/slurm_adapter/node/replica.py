@@ -15,7 +15,8 @@ import time
 from contextlib import suppress
 
 from slurm_adapter.errors import ClusterUnfitError
-from slurm_adapter.node import files
+from slurm_adapter.node import copyuse, files
+from slurm_adapter.node.copyuse import STATE
 from slurm_adapter.node.files import as_bytes, as_text
 
 TYPE_CHECKING = False
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 MARKER = ".slurm-adapter-copy"
 """In the copy: says what it is, and lists what is in it."""
-STATE = ".slurm-adapter-sync"
-"""Beside the copy: the lock, files that are not whole yet, and signs of the hosts that see it."""
 END = 0xFFFFFFFF
 """In the place of a file's number: no more of them."""
 
@@ -57,9 +56,17 @@ class Replica:
         self._marker = self._at(as_bytes(MARKER))
         self._sign = self._in_state(f"seen-{token}")
         self._part = self._in_state(f"part-{token}")
+        self._token = token
+        self._use = -1
         self._alive = alive
         self._wanted: list[Wanted] = []
         self._known: set[bytes] = set()
+        self._wrong_modes: list[Wanted] = []
+
+    @property
+    def version(self) -> str:
+        """What stands for the copy as it is now: it differs after every change."""
+        return copyuse.version(self._use)
 
     def begin(self) -> None:
         """Make what the copy lies in, and leave a sign for hosts that share it."""
@@ -67,10 +74,12 @@ class Replica:
         files.check_ours(self._state)
         for name in os.listdir(self._state):  # noqa: PTH208
             facts = files.facts_of(self._state + b"/" + name)
-            # Of an earlier sync that was killed.
-            if facts is not None and name != b"lock" and time.time() - facts.st_mtime > _OLD_S:
+            if facts is None or name == b"lock" or name.startswith(copyuse.PREFIX):
+                continue
+            if time.time() - facts.st_mtime > _OLD_S:  # of an earlier sync that was killed
                 files.unlink(self._state + b"/" + name)
         os.close(os.open(self._sign, os.O_WRONLY | os.O_CREAT, 0o600))
+        self._use = copyuse.open_use(self._folder)
 
     def look(self, tokens: Iterable[str]) -> list[int]:
         """Return which hosts' signs stand here: all of them have this very directory."""
@@ -113,6 +122,7 @@ class Replica:
         doubtful: list[tuple[int, str]] = []
         others = 0
         gone: set[bytes] = set()
+        self._wrong_modes = []
         for count, wanted in enumerate(self._wanted):
             self._alive()
             path = self._at(wanted.path)
@@ -132,12 +142,19 @@ class Replica:
             elif facts.st_mtime_ns != wanted.modified_ns:
                 doubtful.append((count, files.digest_of(path)))
             elif stat.S_IMODE(facts.st_mode) != wanted.mode:
-                files.settle(path, wanted.mode)
+                self._wrong_modes.append(wanted)
         return {"missing": missing, "older": older, "doubtful": doubtful, "others": others}
 
-    def prepare(self) -> int:
-        """Take away what is no longer wanted, make directories and links; return how many went."""
+    def prepare(self, *, changed: bool) -> int:
+        """Take away what is no longer wanted, make directories and links; return how many went.
+
+        Args:
+            changed: whether anything of the code was found to be missing or another. Where nothing
+                is to be done a job may be running from the copy.
+        """
         obsolete = self._known - {wanted.path for wanted in self._wanted}
+        if changed or obsolete or self._wrong_modes:
+            copyuse.take_alone(self._use, as_text(self._folder), self._token)
         # Before anything is made: the next sync must know it for ours if this one is interrupted.
         self._known.update(wanted.path for wanted in self._wanted)
         self._write_list()
@@ -183,8 +200,11 @@ class Replica:
         for wanted in self._wanted:
             if wanted.kind == "folder":
                 files.settle(self._at(wanted.path), wanted.mode)
+        for wanted in self._wrong_modes:
+            files.settle(self._at(wanted.path), wanted.mode)
         self._known = {wanted.path for wanted in self._wanted}
         self._write_list()
+        copyuse.give_back(self._use)
         absolute = [wanted for wanted in self._wanted if wanted.target.startswith(b"/")]
         return [as_text(one.path) for one in absolute if not os.path.exists(one.target)]  # noqa: PTH110
 
@@ -197,22 +217,10 @@ class Replica:
     def _lock(self) -> None:
         descriptor = os.open(self._in_state("lock"), os.O_RDWR | os.O_CREAT, 0o600)
         deadline = time.monotonic() + _LOCK_S
-        while True:
-            try:
-                # Held until this process ends.
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    where = as_text(self._folder)
-                    raise ClusterUnfitError(f"another --sync into {where} goes on") from None
-                time.sleep(0.1)
-            except OSError as error:
-                # A file system without locks: two at once are then the user's affair.
-                if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
-                    raise
-                return
-            else:
-                return
+        while not copyuse.try_lock(descriptor, fcntl.LOCK_EX):  # held until this process ends
+            if time.monotonic() > deadline:
+                raise ClusterUnfitError(f"another --sync into {as_text(self._folder)} goes on")
+            time.sleep(0.1)
 
     def _remove(self, path: bytes) -> bool:
         self._alive()

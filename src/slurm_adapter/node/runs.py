@@ -10,13 +10,15 @@ import time
 
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.node.facts import read_text
+from slurm_adapter.node.identity import identity, lives, pid_of
 from slurm_adapter.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_KEPT_S = 30 * 86_400
+KEPT_S = 30 * 86_400
+"""How long what is over is kept, there and here."""
 
 
 def state_home() -> str:
@@ -44,7 +46,7 @@ class RunFolder:
             os.makedirs(os.path.dirname(run), 0o700, exist_ok=True)  # noqa: PTH103, PTH120
             os.makedirs(run, 0o700, exist_ok=True)  # noqa: PTH103
             os.mkdir(self.path, 0o700)  # noqa: PTH102
-            self._write("agent", f"{os.getpid()} {_start_of(os.getpid())}")
+            self._write("agent", identity(os.getpid()))
         except OSError as error:
             raise ClusterUnfitError(
                 f"{os.uname().nodename} cannot keep the run's output in {self.path}:"
@@ -81,8 +83,8 @@ class RunFolder:
 
     def agent(self) -> int | None:
         """Return the pid of the process that watches the run, None where it is gone."""
-        pid, _, start = read_text(f"{self.path}/agent").partition(" ")
-        return int(pid) if pid and _start_of(int(pid)) == start else None
+        words = read_text(f"{self.path}/agent")
+        return pid_of(words) if lives(words) else None
 
     def holds(self, ranks: Iterable[int]) -> bool:
         """Say whether there is the output of these ranks."""
@@ -111,7 +113,7 @@ def _remove_archives() -> None:
     for name in _entries(f"{cache}/slurm-adapter"):
         path = f"{cache}/slurm-adapter/{name}"
         try:
-            if time.time() - os.stat(path).st_mtime > _KEPT_S:  # noqa: PTH116
+            if time.time() - os.stat(path).st_mtime > KEPT_S:  # noqa: PTH116
                 os.unlink(path)  # noqa: PTH108
         except OSError:
             continue
@@ -122,7 +124,7 @@ def _old(runs: str) -> Iterator[str]:
         parts = [RunFolder(run, int(part)) for part in _entries(f"{runs}/{run}") if part.isdigit()]
         if parts and all(part.agent() is None for part in parts):
             newest = max(map(_last_change, parts))
-            if time.time() - newest > _KEPT_S:
+            if time.time() - newest > KEPT_S:
                 yield f"{runs}/{run}"
 
 
@@ -139,12 +141,3 @@ def _entries(folder: str) -> list[str]:
         return os.listdir(folder)  # noqa: PTH208
     except OSError:
         return []
-
-
-def _start_of(pid: int) -> str:
-    """Return machine, boot and start time of a process, which no other of its number has."""
-    fields = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    if not fields or fields[0] in "ZX":
-        return ""
-    boot = read_text("/proc/sys/kernel/random/boot_id").strip()
-    return f"{os.uname().nodename} {boot} {fields[19]}"

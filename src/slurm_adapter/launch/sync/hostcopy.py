@@ -14,7 +14,8 @@ from slurm_adapter.errors import BadValueError, printable
 from slurm_adapter.launch.sync import delta
 from slurm_adapter.launch.sync.code import amount
 from slurm_adapter.launch.sync.receiver import CopyError, Receiver, request
-from slurm_adapter.node.replica import END, STATE
+from slurm_adapter.node.copyuse import STATE
+from slurm_adapter.node.replica import END
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -57,6 +58,8 @@ class HostCopy:
     seconds: float = 0.0
     same_as: str | None = None
     """The host whose copy this one sees as well: it was sent none of its own."""
+    version: str = ""
+    """What stands for the copy as it is now: by it a host knows whether it was changed since."""
 
     def line(self) -> str:
         """Return this as a line for people."""
@@ -90,6 +93,11 @@ class Findings:
     """There in another version."""
     others: int
     """How many directories and links are not there."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the copy has to be changed."""
+        return bool(self.missing or self.older or self.others)
 
     @property
     def wrong(self) -> list[int]:
@@ -201,24 +209,28 @@ class HostCopying:
         receiver.ask("claim")
         found = self._compare()
         changed = len(found.wrong)
-        removed = receiver.ask("prepare")["removed"]
+        removed = receiver.ask("prepare", changed=found.changed)["removed"]
         deltas = self._send_deltas(found)
         if deltas:
             found = self._compare()  # whatever rsync says: what it left undone is sent now
         if found.wrong:
             receiver.fill(self._source.contents(found.wrong))
-        self.nowhere = receiver.ask("finish", same=found.same)["nowhere"]
+        finished = receiver.ask("finish", same=found.same)
+        self.nowhere = finished["nowhere"]
         took, sent = time.monotonic() - started, receiver.sent + deltas
-        self.done = HostCopy(self.target.name, changed, removed, sent, took)
+        version = finished["version"]
+        self.done = HostCopy(self.target.name, changed, removed, sent, took, version=version)
 
     def check(self) -> None:
         """Wait until the copy that another host got is seen here whole."""
         started = time.monotonic()
         deadline = started + _SEEN_LATER_S
-        other = self.same_as.target.name if self.same_as else None
+        other, version = None, ""
+        if self.same_as is not None:
+            other, version = self.same_as.target.name, self.same_as.done.version
         while True:
             found = self._compare()
-            if not found.wrong and not found.others:
+            if not found.changed:
                 break
             if time.monotonic() > deadline:
                 entries = self._source.code.entries
@@ -228,7 +240,7 @@ class HostCopying:
                 raise CopyError(f"does not see what {other} got into the same directory: {named}")
             time.sleep(_AGAIN_S)
         took = time.monotonic() - started
-        self.done = HostCopy(self.target.name, 0, 0, self.receiver.sent, took, other)
+        self.done = HostCopy(self.target.name, 0, 0, self.receiver.sent, took, other, version)
 
     def _compare(self) -> Findings:
         self.receiver.write(self._source.comparison)

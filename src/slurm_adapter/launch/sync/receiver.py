@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from slurm_adapter import errors
-from slurm_adapter.node import files, receive, replica
+from slurm_adapter.node import copyuse, files, receive, replica
 from slurm_adapter.quoting import shell_words
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 16
 _SLICE_S = 0.25
 _READ_PROGRAM = "import sys; exec(sys.stdin.buffer.read(int(sys.argv[1])))"
-_MODULES = (errors, files, replica, receive)
+_MODULES = (errors, files, copyuse, replica, receive)
 # Parents come first; one that another imports comes before it.
 _RUN_MODULES = """
 import types
@@ -36,7 +36,11 @@ sys.exit(module.main(*sys.argv[2:]))
 
 
 class CopyError(Exception):
-    """Why a host does not have the code."""
+    """Why a host does not have the code, and what to do about it where that is known."""
+
+    def __init__(self, reason: str, remedy: str = "") -> None:
+        super().__init__(reason)
+        self.remedy = remedy
 
 
 class Receiver:
@@ -109,7 +113,7 @@ class Receiver:
             size = int.from_bytes(self._read(4), "big")
             answer = json.loads(zlib.decompress(self._read(size)))
         if "error" in answer:
-            raise CopyError(answer["error"])
+            raise CopyError(answer["error"], answer.get("remedy", ""))
         return answer
 
     def cancel(self) -> None:

@@ -19,7 +19,7 @@ from slurm_adapter.launch.sync.hostcopy import HostCopying, Settings, Source
 from slurm_adapter.launch.sync.receiver import CopyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from slurm_adapter.launch.sync.code import Code
     from slurm_adapter.launch.sync.hostcopy import HostCopy, Target
@@ -28,6 +28,7 @@ AT_ONCE = 8
 DELTA_FROM = 1 << 20
 PATIENCE_S = 120.0
 _NAMED = 8
+_ELSEWHERE = "--job-folder DIR names another place."
 
 
 @dataclass(frozen=True)
@@ -106,23 +107,26 @@ class _Steps:
 
     def take(self, step: Callable[[HostCopying], None], hosts: Sequence[HostCopying]) -> None:
         reasons: dict[str, list[str]] = {}
+        remedies: dict[str, None] = {}
         for host, future in [(host, self._pool.submit(step, host)) for host in hosts]:
             name = host.target.name
             try:
                 future.result()
             except CopyError as error:
                 reasons.setdefault(str(error), []).append(name)
+                remedies[error.remedy or _ELSEWHERE] = None
             except (ConnectionLostError, NoAnswerError) as error:
                 reasons.setdefault(error.found.removeprefix(f"{name}: "), []).append(name)
+                remedies[_ELSEWHERE] = None
         if reasons:
-            raise self._failed(reasons)
+            raise self._failed(reasons, remedies)
 
-    def _failed(self, reasons: dict[str, list[str]]) -> ClusterUnfitError:
+    def _failed(self, reasons: dict[str, list[str]], remedies: Iterable[str]) -> ClusterUnfitError:
         count = sum(map(len, reasons.values()))
         lines = [f"{_some(names)}: {printable(reason)}" for reason, names in reasons.items()]
         return ClusterUnfitError(
             f"{count} of {self._count} hosts cannot have a copy of the code:",
-            "\n".join([*lines, "Nothing was started. --job-folder DIR names another place."]),
+            "\n".join([*lines, " ".join(["Nothing was started.", *remedies])]),
         )
 
 

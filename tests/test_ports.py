@@ -1,0 +1,55 @@
+"""Ports that are given to one run at a time, whether or not anything listens there yet."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from slurm_adapter.node import facts, ports
+
+ADDRESS = "127.0.0.10"
+# Takes a port, or the one it is told, and keeps it until its input ends.
+TAKE = """\
+import sys
+from slurm_adapter.node import ports
+print(ports.take(int(sys.argv[1])) if sys.argv[1:] else ports.take_free_port("127.0.0.10"))
+sys.stdout.flush()
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def a_run(*words: str) -> Iterator[str]:
+    """Have a process take a port; give what it says."""
+    command = [sys.executable, "-c", TAKE, *words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        yield process.stdout.readline().decode().strip()
+
+
+def test_runs_at_once_get_different_ones() -> None:
+    with a_run() as first, a_run() as second, a_run() as third:
+        assert facts.FIRST_PORT <= int(first) < int(second) < int(third)
+
+
+def test_one_that_the_user_chose_is_taken_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "FIRST_PORT", 31_700)
+    with a_run("31700") as taken, a_run("31700") as again:
+        assert (taken, again) == ("True", "False")
+        assert ports.take_free_port(ADDRESS) > 31_700
+    with a_run("31700") as taken:
+        assert taken == "True"
+
+
+def test_what_is_taken_can_be_bound() -> None:
+    with a_run() as taken:
+        facts.check_port_free(int(taken), "a test")
+
+
+def test_there_may_be_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "take", lambda _: False)
+    monkeypatch.setattr(facts, "_LAST_PORT", facts.FIRST_PORT + 3)
+    with pytest.raises(facts.ClusterUnfitError, match="no port from 6666 to 6669 is free"):
+        ports.take_free_port(ADDRESS)

@@ -26,6 +26,7 @@ lint: $(TEST)
 
 #: make bench      the figures, side by side with their peers
 bench: $(TEST) compiled
+	tools/system-packages.sh bench
 	$(BIN)/python bench/run.py
 
 #: make generated  rewrite what is generated: sbatch/*.sbatch and parts of docs/

@@ -11,10 +11,13 @@ import sys
 from datetime import date
 from pathlib import Path
 
+from faults import fault_figures
 from figure import Figure
-from hostlists import hostlist_figures
 from hostsfile import hosts_figures
+from loglines import log_figures
+from nodelists import hostlist_figures
 from reduce import reduce_figures
+from ssh import ssh_figures
 from start import start_figures
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
@@ -30,7 +33,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help=f"also write {PAGE.name}")
     options = parser.parse_args()
-    figures = [*start_figures(), *hostlist_figures(), *hosts_figures(), *reduce_figures()]
+    parts = [
+        *(start_figures, hostlist_figures, hosts_figures, reduce_figures),
+        *(ssh_figures, log_figures, fault_figures),
+    ]
+    figures = [figure for part in parts for figure in part()]
     table = "\n".join([Figure.HEADER, *(figure.row() for figure in figures)])
     machine = (
         f"{date.today():%Y-%m-%d}, {os.cpu_count()} cores,"  # noqa: DTZ011 - the day, for people

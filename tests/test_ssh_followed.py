@@ -1,10 +1,12 @@
 """A job followed, picked up and stopped from the head while something is amiss with it."""
 
+import contextlib
 import json
 import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -32,7 +34,13 @@ subprocess.Popen([sys.executable, "-c", code], start_new_session=True,
                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 print("left it", flush=True)
 """
-FLOOD = 'import sys\nwhile True:\n    sys.stdout.write("flood\\n" * 1000)\n'
+FLOOD = """\
+import os, sys, time
+for _ in range(3000 if os.environ["VC_TASK_INDEX"] == "1" else 0):
+    sys.stdout.write("flood of lines\\n" * 8000)
+sys.stdout.flush()
+time.sleep(1000)
+"""
 LONG = 'import time\nprint("line\\n" * 300_000, end="", flush=True)\nprint("begin", flush=True)\n'
 
 
@@ -223,6 +231,13 @@ class TestAHeadThatIsToEnd:
         assert end["words"].startswith("stopped: ending rank 0 on gpu-n00, ")
 
 
+def reads_a_rank(pid: int) -> bool:
+    """Say whether a process has the output of rank 1 open."""
+    with contextlib.suppress(OSError):
+        return any(one.readlink().name == "rank-1.log" for one in Path(f"/proc/{pid}/fd").iterdir())
+    return False
+
+
 class TestALinkThatIsCut:
     """What followed on the node ends there, reading and writing alike."""
 
@@ -233,16 +248,19 @@ class TestALinkThatIsCut:
         signal_head(user, job, "KILL")
         head_gone(user, job)
 
-        def there() -> int:
-            return len(ssh_hosts.processes("gpu-n01", connections=False))
+        def there() -> set[int]:
+            return set(ssh_hosts.processes("gpu-n01", connections=False))
 
         assert until(lambda: not ssh_hosts.sessions("gpu-n01"))
         before = there()
         with start_adapter(user, "logs", job, "-f", stdout=subprocess.DEVNULL) as follower:
-            assert until(lambda: there() > before)
-            with ssh_hosts.cut("gpu-n01"):
-                assert until(lambda: there() == before, 20)
-            follower.send_signal(signal.SIGINT)
+            try:
+                # Not before it reads: until then it waits for its first word, however long.
+                assert until(lambda: any(map(reads_a_rank, there() - before)))
+                with ssh_hosts.cut("gpu-n01"):
+                    assert until(lambda: there() == before, 60)
+            finally:
+                follower.send_signal(signal.SIGINT)
             follower.wait(60)
         assert run_adapter(user, "stop", job).err == f"slurm-adapter: {job} was stopped\n"
 

@@ -423,7 +423,7 @@ def test_the_job_is_gone_from_all_nodes_and_its_own_folder_stays(
     assert user.outside("slurm-adapter/t/kept").exists()
     assert not user.outside("slurm-adapter/t/run").exists()
     cache = user.cluster.outside(".cache/slurm-adapter")
-    assert {path.name.partition("-")[0] for path in cache.iterdir()} == {"agent"}
+    assert {path.name.partition("-")[0] for path in cache.iterdir()} == {"agent", "head"}
 
 
 @contextmanager

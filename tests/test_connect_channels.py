@@ -1,8 +1,11 @@
 """A command on a node and its streams: the same promises over SSH and on this machine."""
 
+import gc
 import os
 import selectors
 import signal
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -239,3 +242,27 @@ class TestLostConnection:
         finally:
             os.kill(server, signal.SIGKILL)
             channel.close()
+
+
+def test_what_runs_on_is_not_forgotten_where_many_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python warns of a child that is given up before anybody has seen its end."""
+    given_up: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: given_up.append(told.exc_value))
+    here = HereConnection(Node("here"))
+
+    def start_some() -> None:
+        for _ in range(40):
+            here.start("exec sleep 0.05").close()
+
+    threads = [threading.Thread(target=start_some) for _ in range(8)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    gc.collect()
+    assert given_up == []

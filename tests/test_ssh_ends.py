@@ -1,4 +1,4 @@
-"""However a job over SSH ends, nothing of it stays on any node, and the head says why.
+"""SSH-07: however a job over SSH ends, nothing of it stays on any node, and the head says why.
 
 Each rank has a child and an orphan in sessions of their own.
 """

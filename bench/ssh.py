@@ -8,7 +8,7 @@ from sshhosts import CLUSH, GROUP, OURS, PDSH, PYTHON, Hosts, installed, unavail
 from took import Took
 
 COUNT = 250
-_RUNS, _RUNS_OF_SLOW_PEERS = 7, 3
+_RUNS, _RUNS_OF_SLOW_PEERS = 7, 2
 # What peers run: the interpreter that an agent needs, and nothing in it.
 _BARE = f"{PYTHON} -I -S -c pass"
 _GROUP_GOAL, _PEER_GOAL = 1.5, 2.0

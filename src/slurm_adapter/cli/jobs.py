@@ -306,7 +306,7 @@ def stop_job(job_id: str) -> int:
         )
     fleet, left = _connect(job)
     try:
-        left += follow.attach(job, fleet, stay=True)
+        left += follow.attach(job, fleet, stay=True, output=False)
         left += follow.end(fleet)
     finally:
         fleet.close()

@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 _let_go: list[subprocess.Popen[bytes]] = []
 
 
+def _reap() -> None:
+    for process in tuple(_let_go):
+        if process.poll() is not None:
+            with contextlib.suppress(ValueError):  # another thread was faster
+                _let_go.remove(process)
+
+
 class HereConnection:
     """This machine as a node; commands start in `folder` (default: home), as sessions."""
 
@@ -42,7 +49,7 @@ class HereConnection:
         """See `Connection.start`; the shell is `/bin/sh`."""
         if not self._open:
             raise ConnectionLostError(f"{self.node.name}: the connection was closed")
-        _let_go[:] = [process for process in _let_go if process.poll() is None]
+        _reap()
         try:
             process = subprocess.Popen(
                 ["/bin/sh", "-c", command],

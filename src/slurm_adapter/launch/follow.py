@@ -28,13 +28,14 @@ _DEATH_S = 10.0
 """What a node may take to find that out."""
 
 
-def attach(job: JobRecord, fleet: AgentFleet, *, stay: bool) -> list[str]:
+def attach(job: JobRecord, fleet: AgentFleet, *, stay: bool, output: bool = True) -> list[str]:
     """Have the agents of a fleet follow a job's run on their nodes.
 
     Args:
         job: the job.
         fleet: an agent on each of its nodes that can be reached.
         stay: whether they go on until it ends; else they tell what there is, and leave.
+        output: whether they send what ranks have written, and not only how they ended.
 
     Returns:
         Words for each node that cannot: the fleet goes on without it.
@@ -51,6 +52,7 @@ def attach(job: JobRecord, fleet: AgentFleet, *, stay: bool) -> list[str]:
                 "index": agent.index,
                 "ranks": tuple(mine),
                 "stay": stay,
+                "output": output,
                 "link_s": job.link_s,
             }
         )

@@ -33,8 +33,9 @@ def follow(request: Mapping[str, Any], reader: FrameReader) -> int:
     It ends sooner where the head is gone, or silent for too long.
 
     Args:
-        request: `run`, `index`, `ranks` (their numbers), `stay`: whether to go on; `link_s`:
-            seconds of silence after which the head is taken for lost.
+        request: `run`, `index`, `ranks` (their numbers), `stay`: whether to go on; `output`:
+            whether to send what they have written, or only how they ended; `link_s`: seconds of
+            silence after which the head is taken for lost.
         reader: what the head's messages have been read with so far.
 
     Raises:
@@ -45,19 +46,18 @@ def follow(request: Mapping[str, Any], reader: FrameReader) -> int:
         raise ClusterUnfitError(
             f"knows nothing of run {folder.run}", "It may have been removed there."
         )
-    follower = _Follower(folder, request["ranks"], reader, float(request["link_s"]))
+    uplink = Uplink(Watch(), reader, float(request["link_s"]))
+    follower = _Follower(folder, request["ranks"], uplink, reads=request["output"])
     return follower.stay() if request["stay"] else follower.look_once()
 
 
 class _Follower:
     def __init__(
-        self, folder: RunFolder, ranks: tuple[int, ...], reader: FrameReader, link_s: float
+        self, folder: RunFolder, ranks: tuple[int, ...], uplink: Uplink, *, reads: bool
     ) -> None:
-        self._folder = folder
+        self._folder, self._uplink, self._reads = folder, uplink, reads
         self._files = {rank: open(folder.output(rank), "rb", buffering=0) for rank in ranks}  # noqa: PTH123, SIM115
         self._splitters = {rank: LineSplitter() for rank in ranks}
-        self._watch = Watch()
-        self._uplink = Uplink(self._watch, reader, link_s)
         # Its clock's moment, without which the ends of ranks on two machines have no order.
         self._uplink.tell(frames.FACTS, repr(time.monotonic()))
 
@@ -94,7 +94,7 @@ class _Follower:
         more = False
         for rank in list(self._files):
             ended = self._folder.end_of(rank)
-            data = self._files[rank].read(_READ_BYTES) or b""
+            data = (self._files[rank].read(_READ_BYTES) or b"") if self._reads else b""
             if lines := self._splitters[rank].feed(data):
                 self._uplink.send(frames.output_frame(rank, lines, is_error=False))
             more = more or len(data) == _READ_BYTES
@@ -126,7 +126,7 @@ class _Follower:
 
     def _turn(self, *, more: bool) -> None:
         """Obey the head and give it what it has room for; wait where nothing has to be read."""
-        self._watch.wait(0.0 if more and not self._uplink.full else _LOOK_S)
+        self._uplink.wait(0.0 if more and not self._uplink.full else _LOOK_S)
         for kind, _ in self._uplink.listen():
             self._obey(kind)
         self._uplink.heed_time(time.monotonic())

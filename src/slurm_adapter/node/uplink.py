@@ -110,6 +110,10 @@ class Uplink:
         self._size = 0
         self._watch.remove(_STDIN)
 
+    def wait(self, limit_s: float) -> None:
+        """Wait for a message or for room, `limit_s` seconds at most."""
+        self._watch.wait(limit_s)
+
     def listen(self) -> list[tuple[bytes, bytes]]:
         """Return the messages that have come, as (kind, body)."""
         if self.lost:

@@ -28,11 +28,13 @@ from testbed import SshHosts, processes, until
 
 # What it leaves behind is in a session of its own, and deaf to SIGTERM.
 DAEMON = """\
-import subprocess, sys
+import pathlib, subprocess, sys, time
 code = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(1000)"
 subprocess.Popen([sys.executable, "-c", code], start_new_session=True,
                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 print("left it", flush=True)
+while not (pathlib.Path(sys.argv[-2]) / "go").exists():
+    time.sleep(0.02)
 """
 FLOOD = """\
 import os, sys, time
@@ -172,6 +174,7 @@ class TestWhoeverFollowsWithoutAHead:
         user.write("daemon.py", DAEMON)
         job = detach(user, "daemon.py", "--grace", "1")
         signal_head(user, job, "KILL")
+        go(user)
         followed = logs(user, job, "-f")
         assert [followed.lines(rank) for rank in range(3)] == [["left it"]] * 3
         assert followed.err == ""

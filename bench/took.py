@@ -33,7 +33,6 @@ def run(words: Sequence[str], environment: Mapping[str, str], output: Path) -> T
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # clush ends its whole group when it is in trouble
         )
         _, status, used = os.wait4(process.pid, 0)
         wall_s = time.perf_counter() - begin

@@ -110,7 +110,7 @@ class TestOnSlurm:
         names = ("RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_LAUNCH_NODE_IPADDR")
         code = f"import os, json; print(json.dumps({{name: os.environ[name] for name in {names}}}))"
         show = [str(ADAPTER), "exec", "--contract", "env", "--", sys.executable, "-c", code]
-        done = slurm.run(["srun", "-N2", *show], env=env)
+        done = slurm.run(["srun", "--quiet", "-N2", *show], env=env)
         assert done.stderr == ""
         found = [json.loads(line) for line in done.stdout.splitlines()]
         return sorted(found, key=lambda rank: str(rank["RANK"]))

@@ -310,7 +310,7 @@ class TestManyConnectionsAtOnce:
         env["SLURM_ADAPTER_SSH_CONFIG"] = str(overloaded.config)
         words = ("-H", "h[001-024]", "--contract", "env", "--view", "off", "train.py")
         done = adapter("ssh", *words, cwd=tmp_path, env=env, timeout=240)
-        assert (done.status, done.err) == (0, "")
+        assert (done.status, done.err) == (0, ""), done.err
         expected = [f"[h{number:03}/{number - 1}]" for number in range(1, 25)]
         prefixes = sorted(line.split()[0] for line in done.out.splitlines())
         assert prefixes == expected

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from slurm_adapter.connect.port import Channel, Connection
 
+_STATUS_S = 1.0
 _CHUNK = 1 << 16
 _SLICE_S = 0.25
 _READ_PROGRAM = "import sys; exec(sys.stdin.buffer.read(int(sys.argv[1])))"
@@ -169,7 +170,9 @@ class Receiver:
             return "the connection was lost"
         lines = bytes(self._error).decode(errors="replace").split("\n")
         said = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        status = self._channel.status()
+        deadline = time.monotonic() + _STATUS_S  # it may come a moment behind the output's end
+        while (status := self._channel.status()) is None and time.monotonic() < deadline:
+            self._poll.poll(_SLICE_S * 1000)
         return said or f"the receiving end ended with exit status {status}"
 
 

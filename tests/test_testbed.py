@@ -77,7 +77,7 @@ class TestJobs:
             ("exit 0", ("COMPLETED", 0, 0)),
             ("exit 7", ("FAILED", 7, 0)),
             ("kill -9 $$", ("FAILED", 0, 9)),
-            ("scancel $SLURM_JOB_ID; sleep 100", ("CANCELLED", 0, 15)),
+            ("scancel $SLURM_JOB_ID; exec sleep 100", ("CANCELLED", 0, 15)),
         ],
     )
     def test_tell_how_they_ended(

@@ -13,7 +13,7 @@ from slurm_adapter.cli.leaving import check_grace, leaving_when_stopped
 from slurm_adapter.cli.report import check_format, show_ssh_dry_run
 from slurm_adapter.cli.request import job_from_settings, settings_from_layers, settings_of
 from slurm_adapter.cli.start import Start
-from slurm_adapter.contracts import get_contract
+from slurm_adapter.contracts import with_exported_master
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.launch.ssh import dry_plan, moved_to_hosts
 from slurm_adapter.node.process import raise_descriptor_limit
@@ -105,8 +105,8 @@ def job_and_nodes(common: dict[str, Any], options: SshOptions) -> tuple[Job, Seq
     python = job.python
     if settings.python is None:  # over there no start-up file finds it (SSH-04)
         python = _own_interpreter(job)
-    master = _exported_master(job)
-    return replace(job, env={**master, **kept, **job.env}, keep=(), python=python), cluster.nodes
+    job = with_exported_master(job, os.environ)
+    return replace(job, env={**kept, **job.env}, keep=(), python=python), cluster.nodes
 
 
 def _own_interpreter(job: Job) -> str:
@@ -118,9 +118,3 @@ def _own_interpreter(job: Job) -> str:
             "there is no `python` here that would say which interpreter hosts are to use",
             "Name the hosts' own with --python, as in --python /usr/bin/python3.",
         ) from error
-
-
-def _exported_master(job: Job) -> dict[str, str]:
-    """Return a MASTER_ADDR that was exported here, where the contract knows that name (MA-08)."""
-    wanted = os.environ.get("MASTER_ADDR")
-    return {"MASTER_ADDR": wanted} if wanted and get_contract(job.contract).tells_master else {}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from slurm_adapter.record import replace
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from slurm_adapter.contracts.contract import Contract
     from slurm_adapter.job import Job
 
@@ -26,3 +30,12 @@ def get_contract(name: str) -> Contract:
 def wanted_view(job: Job, tasks: int) -> str:
     """Return the surroundings to try first, with `tasks` ranks on a node that share none."""
     return job.view or get_contract(job.contract).default_view(tasks)
+
+
+def with_exported_master(job: Job, environment: Mapping[str, str]) -> Job:
+    """Keep a MASTER_ADDR that the user exported, where the contract knows that name (MA-08)."""
+    wanted = environment.get("MASTER_ADDR")
+    welcome = get_contract(job.contract).tells_master or "MASTER_ADDR" in job.keep
+    if wanted and welcome and "MASTER_ADDR" not in job.env:
+        return replace(job, env={**job.env, "MASTER_ADDR": wanted})
+    return job

@@ -174,7 +174,7 @@ class Agent:
     def _no_greeting(self) -> ClusterUnfitError:
         """Return why the interpreter, or the login shell before it, ended."""
         status = self._end_status()
-        self._error += self._channel.read_error(_READ_BYTES) or b""
+        self._hear_error()
         if status in _NOT_FOUND:
             return ClusterUnfitError(
                 f"{self.name}: it has no {self.python}" + self._other_interpreters(),
@@ -222,7 +222,7 @@ class Agent:
         number = status - 128
         if number > 0 and number in {one.value for one in signal.Signals}:
             return f"its agent was ended by {signal.Signals(number).name}"
-        self._error += self._channel.read_error(_READ_BYTES) or b""
+        self._hear_error()
         said = _last_lines(self._error)
         return f"its agent ended with status {status}" + (f": {said}" if said else "")
 

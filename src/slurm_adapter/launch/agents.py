@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from slurm_adapter.launch.agent import Agent
     from slurm_adapter.node.events import Event
 
-_BEATS_IN_TIME = 4
-_LONGEST_BEAT_S = 5.0
 _MOST_REASONS = 5
 _END_S = 10.0
 """How long nodes may take to confirm that nothing is left of what was hardly there."""
@@ -73,7 +71,7 @@ class AgentFleet:
         """Whether ranks of a detached job run on where they cannot be reached from here."""
 
     def _beat(self) -> None:
-        while not self._ended.wait(min(self.timing.link_s / _BEATS_IN_TIME, _LONGEST_BEAT_S)):
+        while not self._ended.wait(frames.beat_s(self.timing.link_s)):
             for agent in self.agents:
                 if not agent.gone:
                     agent.send(frames.BEAT)
@@ -155,7 +153,7 @@ class AgentFleet:
             yield from self._event(*one)
         # Lost while all were asked: nothing more comes that would wake us.
         lost = [agent for agent in self.agents if agent.lost and not agent.gone]
-        limit_s = 0.0 if early or lost else min(limit_s, self.timing.link_s / _BEATS_IN_TIME)
+        limit_s = 0.0 if early or lost else min(limit_s, frames.beat_s(self.timing.link_s))
         for agent in dict.fromkeys((*lost, *self._ready(limit_s))):
             for kind, body in agent.read():
                 yield from self._event(agent, kind, body)

@@ -49,6 +49,9 @@ BEAT = b"H"
 UNHEARD = 71
 """Exit status of an agent that heard nothing for too long, and ended all that ran there."""
 
+_BEATS_IN_TIME = 4
+LONGEST_BEAT_S = 5.0
+
 _HEAD = struct.Struct(">IB")
 _OUTPUT = struct.Struct(">IB")
 _ENDED = struct.Struct(">IIQ")
@@ -57,6 +60,11 @@ _MOST_BYTES = 64 << 20
 
 class BrokenFrameError(AdapterError):
     """What came is no message: something else wrote into the channel."""
+
+
+def beat_s(link_s: float) -> float:
+    """Return the seconds between heartbeats where so much silence means that a link is lost."""
+    return min(link_s / _BEATS_IN_TIME, LONGEST_BEAT_S)
 
 
 def frame(kind: bytes, body: bytes = b"") -> bytes:

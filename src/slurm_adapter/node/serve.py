@@ -15,7 +15,7 @@ from slurm_adapter.node.events import Ended, Output
 from slurm_adapter.node.fleet import MachineFleet
 from slurm_adapter.node.program import cannot_run, make_told
 from slurm_adapter.node.spawn import Start, make_start
-from slurm_adapter.node.uplink import LONGEST_BEAT_S, Uplink
+from slurm_adapter.node.uplink import Uplink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class _Agent:
     def _limit(self) -> float:
         """Return how long nothing has to be done unless something happens."""
         now = time.monotonic()
-        times = [now + LONGEST_BEAT_S if self._uplink.lost else self._uplink.due_s]
+        times = [now + frames.LONGEST_BEAT_S if self._uplink.lost else self._uplink.due_s]
         if self._kill_at is not None:
             times.append(self._kill_at)
         return max(0.0, min(times) - now)

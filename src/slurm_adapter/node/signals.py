@@ -7,45 +7,15 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from signal import (
-        SIG_DFL,
-        SIG_IGN,
-        SIGCHLD,
-        SIGHUP,
-        SIGINT,
-        SIGKILL,
-        SIGPIPE,
-        SIGTERM,
-        SIGXFSZ,
-    )
-    from signal import signal as handle
+    import signal as _signal
 else:
-    from _signal import (
-        SIG_DFL,
-        SIG_IGN,
-        SIGCHLD,
-        SIGHUP,
-        SIGINT,
-        SIGKILL,
-        SIGPIPE,
-        SIGTERM,
-        SIGXFSZ,
-    )
-    from _signal import signal as handle
+    import _signal
 
-__all__ = [
-    "SIGCHLD",
-    "SIGHUP",
-    "SIGINT",
-    "SIGKILL",
-    "SIGPIPE",
-    "SIGTERM",
-    "SIGXFSZ",
-    "SIG_DFL",
-    "SIG_IGN",
-    "STOPPING",
-    "handle",
-]
-
+SIG_DFL, SIG_IGN = _signal.SIG_DFL, _signal.SIG_IGN
+SIGCHLD, SIGHUP, SIGINT = _signal.SIGCHLD, _signal.SIGHUP, _signal.SIGINT
+SIGKILL, SIGPIPE, SIGTERM = _signal.SIGKILL, _signal.SIGPIPE, _signal.SIGTERM
+SIGXFSZ = _signal.SIGXFSZ
 STOPPING = (SIGTERM, SIGINT, SIGHUP)
 """What means that a process is to end in order."""
+
+handle = _signal.signal

@@ -6,11 +6,11 @@ from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import gpu_count, visible_devices
 from slurm_adapter.cluster.shells import srun_line
 from slurm_adapter.cluster.slurm import Step, read_step
-from slurm_adapter.contracts import get_contract, wanted_view
+from slurm_adapter.contracts import wanted_view, with_exported_master
 from slurm_adapter.errors import NotAStepError
 from slurm_adapter.node import facts
 from slurm_adapter.plan import Plan, RankPlan, make_plan
-from slurm_adapter.record import record, replace
+from slurm_adapter.record import record
 from slurm_adapter.setting import unbuffered
 
 TYPE_CHECKING = False
@@ -55,7 +55,7 @@ def plan_rank(job: Job, environment: Mapping[str, str], *, only_try: bool = Fals
     run = _run(step, job, environment)
     index = order.index(step.node_index)
     sized = job.with_nodes(len(step.nodes), cluster.nodes[index].gpus)
-    plan = make_plan(_user_master(sized, environment), cluster, run)
+    plan = make_plan(with_exported_master(sized, environment), cluster, run)
     if job.install_requirements:
         from slurm_adapter.node.packages import with_packages  # noqa: PLC0415
 
@@ -166,15 +166,6 @@ def _run(step: Step, job: Job, environment: Mapping[str, str]) -> Run:
     port, reason = job.wanted_port(environment) or derived
     settings = unbuffered(environment)
     return Run(derive_uuid(environment, step.step_id), port, reason, settings=settings)
-
-
-def _user_master(job: Job, environment: Mapping[str, str]) -> Job:
-    """Keep a MASTER_ADDR that the user exported, where the contract knows that name (MA-08)."""
-    wanted = environment.get("MASTER_ADDR")
-    welcome = get_contract(job.contract).tells_master or "MASTER_ADDR" in job.keep
-    if wanted and welcome and "MASTER_ADDR" not in job.env:
-        return replace(job, env={**job.env, "MASTER_ADDR": wanted})
-    return job
 
 
 def _device_warnings(step: Step, environment: Mapping[str, str]) -> list[str]:

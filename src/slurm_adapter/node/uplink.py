@@ -17,8 +17,6 @@ _STDIN, _STDOUT = 0, 1
 _READ_BYTES = 1 << 16
 # What waits for the head in this process; above that ranks wait, too.
 _MUCH_WAITING, _LITTLE_WAITING = 1 << 20, 1 << 18
-_BEATS_IN_TIME = 4
-LONGEST_BEAT_S = 5.0
 
 
 class Uplink:
@@ -33,7 +31,7 @@ class Uplink:
             link_s: seconds of silence after which the head is taken for lost.
         """
         self._watch, self._reader, self._link_s = watch, reader, link_s
-        self._beat_s = min(link_s / _BEATS_IN_TIME, LONGEST_BEAT_S)
+        self._beat_s = frames.beat_s(link_s)
         self._waiting: list[bytes] = []
         self._size = 0
         self._writing = False

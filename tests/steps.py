@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from conftest import ADAPTER, User
+from testbed.names import NODES
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
@@ -57,7 +58,9 @@ def run_step(
         script = SCRIPTS / Path(word).name
         if word and script.is_file():
             user.write(script.name, script.read_text(), 0o755)
-    step = ["srun", f"-N{nodes}", f"--ntasks-per-node={tasks}", f"--kill-on-bad-exit={check:d}"]
+    # By name: a node on which an earlier step is still being ended is not the first one free.
+    step = ["srun", f"-N{nodes}", f"--nodelist={','.join(NODES[:nodes])}"]
+    step += [f"--ntasks-per-node={tasks}", f"--kill-on-bad-exit={check:d}"]
     files = ["--output=%t.out", "--error=%t.err"]
     done = user.cluster.run(
         [*step, *files, *wrapper, str(ADAPTER), "exec", *words],

@@ -12,7 +12,7 @@ from slurm_adapter.job import Command, Job
 from slurm_adapter.launch import ssh
 from slurm_adapter.launch.agent import Agent
 from slurm_adapter.launch.agents import AgentFleet, Timing
-from slurm_adapter.launch.archive import first_lines
+from slurm_adapter.launch.archive import agent_files
 from slurm_adapter.node import frames
 from slurm_adapter.node.events import Ended, Lost
 from slurm_adapter.node.frames import frame
@@ -24,11 +24,11 @@ ENDED = struct.Struct(">IIQ")
 
 def fleet_of(hostile: bytes, folder: Path, heard: list[str]) -> AgentFleet:
     """Return a fleet of one begun agent, which is about to send these bytes."""
-    rest = len(first_lines().partition(b"\n")[2])
+    rest = len(agent_files().first.partition(b"\n")[2])
     environment = {"HOSTILE": hostile.hex(), "REST": str(rest), "PATH": "/usr/bin:/bin"}
     connection = HereConnection(Node("n1"), environment=environment)
     agent = Agent(connection, 0, str(SCRIPTS / "hostile_agent.py"), RUN)
-    agent.begin(60.0)
+    agent.begin(agent_files(), 60.0)
     fleet = AgentFleet([agent], Timing(10.0, 60.0), heard.append)
     job = Job(Command("true"), code=str(folder), folder=f"{folder}/jobs", contract="env")
     ssh.start(ssh.look_around(job, [Node("n1")], fleet, RUN, {}), fleet)

@@ -13,12 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_adapter.launch.archive import (
-    agent_archive,
-    agent_code,
-    first_lines,
-    interpreter_words,
-)
+from slurm_adapter.launch.archive import agent_files, interpreter_words
 from slurm_adapter.node import frames
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -54,7 +49,7 @@ def agent(python: str, cache_home: Path) -> Iterator["subprocess.Popen[bytes]"]:
     with process:
         try:
             assert process.stdin
-            process.stdin.write(first_lines())
+            process.stdin.write(agent_files().first)
             yield process
         finally:
             process.kill()
@@ -70,7 +65,9 @@ def greeting(process: "subprocess.Popen[bytes]") -> bytes:
 def wanted(version: str) -> tuple[bytes, bytes]:
     """Return what a Python of that version asks for, and what it gets then."""
     same = version == HERE
-    return (frames.NEED, agent_code()) if same else (frames.NEED_SOURCE, agent_archive())
+    return (
+        (frames.NEED, agent_files().code) if same else (frames.NEED_SOURCE, agent_files().archive)
+    )
 
 
 def provide(process: "subprocess.Popen[bytes]", data: bytes) -> None:
@@ -90,7 +87,7 @@ def end(process: "subprocess.Popen[bytes]") -> tuple[int, bytes]:
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
     path = tmp_path / "agent.pyz"
-    path.write_bytes(agent_archive())
+    path.write_bytes(agent_files().archive)
     return path
 
 
@@ -119,7 +116,7 @@ class TestAsAProgram:
 class TestMaking:
     PROGRAM = (
         "from hashlib import sha256; from slurm_adapter.launch.archive import *;"
-        "print(sha256(agent_code()).hexdigest(), sha256(agent_archive()).hexdigest())"
+        "print(sha256(agent_files().code).hexdigest(), sha256(agent_files().archive).hexdigest())"
     )
 
     def digests(self, cache_home: Path) -> list[str]:
@@ -138,7 +135,7 @@ class TestMaking:
         first = self.digests(tmp_path / "one")
         assert self.digests(tmp_path / "two") == first  # made anew
         # In a process that has loaded much else.
-        files = agent_code(), agent_archive()
+        files = agent_files().code, agent_files().archive
         assert [hashlib.sha256(file).hexdigest() for file in files] == first
         assert self.digests(tmp_path / "one") == first  # kept from the first time
         assert len(list((tmp_path / "one" / "slurm-adapter").iterdir())) == 1
@@ -193,7 +190,7 @@ class TestGreeting:
     def test_refuses_what_did_not_arrive_whole(self, tmp_path: Path) -> None:
         with agent(sys.executable, tmp_path) as process:
             assert greeting(process) == frames.NEED
-            provide(process, bytes(len(agent_code())))
+            provide(process, bytes(len(agent_files().code)))
             assert end(process) == (1, b"the agent's code did not arrive whole\n")
         assert not (tmp_path / "slurm-adapter").exists()
 

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 from slurm_adapter.cli.report import say
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.cluster.hostlist import fold_hostlist
-from slurm_adapter.connect.dial import dial
 from slurm_adapter.errors import NODE_LOST, AdapterError, BadValueError, ClusterUnfitError
 from slurm_adapter.launch import follow
-from slurm_adapter.launch.agent import Agent
 from slurm_adapter.launch.agents import AgentFleet, Timing
+from slurm_adapter.launch.begin import begin_agents
 from slurm_adapter.launch.records import (
     HEAD_KILLED,
     NOT_STARTED,
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from slurm_adapter.connect.port import Connection
     from slurm_adapter.launch.records import JobRecord, Record
     from slurm_adapter.node.events import Event
 
@@ -343,13 +341,8 @@ def _connect(job: JobRecord) -> tuple[AgentFleet, list[str]]:
         Node(host.name, address=host.address, user=host.user, port=host.port, python=host.python)
         for host in job.hosts
     ]
-
-    def begin(connection: Connection, index: int) -> Agent:
-        agent = Agent(connection, index, job.hosts[index].python, job.run)
-        agent.begin(_CONNECT_S)
-        return agent
-
-    dialed = dial(nodes, begin, retry_s=_CONNECT_S, say=say)
+    # Each host's own interpreter is in the record.
+    dialed = begin_agents(nodes, "", job.run, _CONNECT_S, say)
     unreached = [f"{failure.node.name}: {failure.reason}" for failure in dialed.failures]
     agents = dialed.at_least(0)
     if not agents:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from slurm_adapter.cli.report import boot_warnings, say, show_ssh_dry_run, warn
 from slurm_adapter.cli.watching import Watching
-from slurm_adapter.connect.dial import dial
 from slurm_adapter.launch import ssh
-from slurm_adapter.launch.agent import Agent
 from slurm_adapter.launch.agents import AgentFleet, Timing
+from slurm_adapter.launch.begin import begin_agents
 from slurm_adapter.launch.records import (
     NOT_STARTED,
     Host,
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 
     from slurm_adapter.cli.ssh import SshOptions
     from slurm_adapter.cluster.cluster import Node
-    from slurm_adapter.connect.port import Connection
     from slurm_adapter.job import Job
+    from slurm_adapter.launch.agent import Agent
     from slurm_adapter.launch.records import Record
     from slurm_adapter.plan import Plan
 
@@ -95,14 +94,8 @@ class Start:
 
     def _dial(self) -> list[Agent]:
         """Connect to all hosts and start an agent on each."""
-
-        def begin(connection: Connection, index: int) -> Agent:
-            python = connection.node.python or self._job.python
-            agent = Agent(connection, index, python, self._run)
-            agent.begin(self._options.connect_s)
-            return agent
-
-        dialed = dial(self._nodes, begin, retry_s=self._options.connect_s, say=self._warn)
+        limit_s = self._options.connect_s
+        dialed = begin_agents(self._nodes, self._job.python, self._run, limit_s, self._warn)
         wanted = self._options.min_nodes
         agents = dialed.all() if wanted is None else dialed.at_least(wanted)
         for failure in dialed.failures:

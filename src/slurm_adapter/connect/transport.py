@@ -28,6 +28,18 @@ _IDLE_POLL_S = 1.0
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
+def _no_traceback() -> list[str]:
+    """Stand in for what writes one for that log, for each connection that was turned away.
+
+    It reads source files for it, in each connection's own thread, and Python 3.11 reads them one
+    at a time only: SystemError, "AST constructor recursion depth mismatch", in any of the threads.
+    """
+    return []
+
+
+paramiko.util.tb_strings = _no_traceback
+
+
 def _on_request(channel: paramiko.Channel, message: paramiko.Message) -> None:
     """Keep the signal that ended a command as 128 + N: paramiko passes over it."""
     kind = message.get_text()

@@ -10,18 +10,14 @@ from typing import TYPE_CHECKING
 
 from slurm_adapter.connect.port import ConnectionLostError
 from slurm_adapter.errors import ClusterUnfitError, printable
-from slurm_adapter.launch.archive import (
-    agent_archive,
-    agent_code,
-    first_lines,
-    interpreter_words,
-)
+from slurm_adapter.launch.archive import interpreter_words
 from slurm_adapter.node import frames
 from slurm_adapter.node.frames import BrokenFrameError, FrameReader, frame
 from slurm_adapter.quoting import shell_words
 
 if TYPE_CHECKING:
     from slurm_adapter.connect.port import Channel, Connection
+    from slurm_adapter.launch.archive import AgentFiles
 
 _READ_BYTES = 1 << 20
 _MOST_NOISE_BYTES = 1 << 16
@@ -57,7 +53,7 @@ class Agent:
         self._noise = b""
         self._channel: Channel
 
-    def begin(self, limit_s: float) -> None:
+    def begin(self, files: AgentFiles, limit_s: float) -> None:
         """Start it and have its code there; waits for its greeting.
 
         Raises:
@@ -65,10 +61,10 @@ class Agent:
         """
         words = interpreter_words(self.python, self._run)
         self._channel = self.connection.start(shell_words(words))
-        self.send_bytes(first_lines())
+        self.send_bytes(files.first)
         word = self._greeting(limit_s)
         if word in (frames.NEED, frames.NEED_SOURCE):
-            self.send_bytes(agent_code() if word == frames.NEED else agent_archive())
+            self.send_bytes(files.code if word == frames.NEED else files.archive)
             self._finish_sending(limit_s)
         elif word.startswith(frames.OLD):
             version = word.removeprefix(frames.OLD).decode().strip()

@@ -12,8 +12,8 @@ import ast
 import io
 import marshal
 import os
-import threading
 import zipfile
+from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from importlib.util import MAGIC_NUMBER
@@ -53,38 +53,35 @@ names = {{"__name__": "slurm_adapter_bootstrap"}}
 exec(marshal.loads(code) if same else compile(text, "slurm-adapter", "exec"), names)
 names["main"](same, *({code_id} if same else {archive_id}))
 """
-# By one thread: those that begin agents all ask at the same time.
-_making = threading.Lock()
 
 
-def agent_archive() -> bytes:
-    """Return the source: a file that `python -I -S FILE` runs, too."""
-    with _making:
-        return _files()[1]
+@dataclass(frozen=True)
+class AgentFiles:
+    """What is sent to have an agent, and when."""
 
-
-def agent_code() -> bytes:
-    """Return what this Python made of it."""
-    with _making:
-        return _files()[0]
-
-
-def first_lines() -> bytes:
-    """Return what an interpreter started by `interpreter_words` is to read first."""
-    with _making:
-        return _first_lines()
+    first: bytes
+    """What an interpreter started by `interpreter_words` reads first."""
+    code: bytes
+    """What this Python made of the source, for one of the same version that asks for it."""
+    archive: bytes
+    """The source, for any other; a file that `python -I -S FILE` runs, too."""
 
 
 @cache
-def _files() -> tuple[bytes, bytes]:
+def agent_files() -> AgentFiles:
+    """Return an agent's code; made the first time, and kept for this user's next starts.
+
+    To be called before there are threads: Python 3.11 fails where two read source at once.
+    """
     sources = _sources()
     path = _kept(sources)
     try:
-        code, archive = marshal.loads(path.read_bytes())  # noqa: S302 - this user's own
+        return AgentFiles(*marshal.loads(path.read_bytes()))  # noqa: S302 - this user's own
     except (OSError, ValueError, EOFError, TypeError):
         code, archive = _made_code(sources), _made_archive(sources)
-        _keep(path, marshal.dumps((code, archive)))
-    return code, archive
+        files = AgentFiles(_first_lines(sources, code, archive), code, archive)
+        _keep(path, marshal.dumps((files.first, code, archive)))
+        return files
 
 
 def _sources() -> dict[str, bytes]:
@@ -169,13 +166,12 @@ def _digest(data: bytes) -> str:
     return blake2b(data, digest_size=32).hexdigest()
 
 
-@cache
-def _first_lines() -> bytes:
+def _first_lines(sources: dict[str, bytes], agent_code: bytes, archive: bytes) -> bytes:
     name = "slurm_adapter/node/bootstrap.py"
-    text = _sources()[name]
+    text = sources[name]
     code = _code(name, text)
     places = {"text": len(text), "rest": len(text) + len(code)}
-    code_id, archive_id = [(_digest(file), len(file)) for file in _files()]
+    code_id, archive_id = [(_digest(file), len(file)) for file in (agent_code, archive)]
     second = _SECOND.format(magic=MAGIC_NUMBER, code_id=code_id, archive_id=archive_id, **places)
     data = text + code + second.encode()
     first = _FIRST.format(size=len(data), rest=places["rest"])

@@ -89,6 +89,8 @@ class SlurmCluster:
             # A child of ours that ended unwaited would hold its PID namespace up.
             self._children = [child for child in self._children if child.poll() is None]
             time.sleep(0.01)
+        for child in self._children:
+            child.wait()  # its namespace has ended, and so has it
 
     def __enter__(self) -> "SlurmCluster":  # noqa: PYI034 - Self came with Python 3.11
         """Return itself."""

@@ -31,7 +31,9 @@ def fleet_of(hostile: bytes, folder: Path, heard: list[str]) -> AgentFleet:
     agent.begin(agent_files(), 60.0)
     fleet = AgentFleet([agent], Timing(10.0, 60.0), heard.append)
     job = Job(Command("true"), code=str(folder), folder=f"{folder}/jobs", contract="env")
-    ssh.start(ssh.look_around(job, [Node("n1")], fleet, RUN, {}), fleet)
+    plan, network = ssh.look_around(job, [Node("n1")], fleet, RUN, {})
+    assert network == []
+    ssh.start(plan, fleet)
     agent.send(frames.BEAT)
     return fleet
 

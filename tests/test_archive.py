@@ -110,7 +110,7 @@ class TestAsAProgram:
         with zipfile.ZipFile(archive) as opened:
             rooms = {name.split("/")[1] for name in opened.namelist() if name.count("/") > 1}
             assert opened.testzip() is None
-        assert rooms == {"node", "contracts", "cluster"}
+        assert rooms == {"node", "contracts", "cluster", "network"}
 
 
 class TestMaking:

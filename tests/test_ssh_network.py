@@ -23,10 +23,19 @@ def test_an_interface_of_the_host_list_is_used_by_every_library(user: User) -> N
 
 def test_an_interface_that_is_not_there_stops_the_start(user: User) -> None:
     done = run_ssh(user, "--command", "true", hosts="gpu-n[00-01] interface=ib7", check=False)
-    assert done.status == 3
-    for node in ("gpu-n00", "gpu-n01"):
-        assert f"{node}: interface ib7 has no IPv4 address (No such device)" in done.err
-    assert "Its interfaces: lo, eth0." in done.err
+    assert (done.status, done.out) == (3, "")
+    assert done.said == [
+        "slurm-adapter: gpu-n00 has no interface ib7 that is up and has an address",
+        "  It has: eth0 (10.77.0.10).",
+    ]
+
+
+def test_net_08_a_variable_that_names_nothing_stops_the_start(user: User) -> None:
+    """NET-08: the user's value is checked on the node, not replaced."""
+    done = run_ssh(user, "--env", "NCCL_SOCKET_IFNAME=eth2", "--command", "true", check=False)
+    assert (done.status, done.out) == (3, "")
+    assert "gpu-n00: NCCL_SOCKET_IFNAME=eth2 names no interface that is up" in done.said[0]
+    assert "It has: eth0 (10.77.0.10)." in done.said[1]
 
 
 @pytest.mark.parametrize("way", ["option", "exported"])
@@ -42,4 +51,4 @@ def test_a_master_that_is_elsewhere_stops_the_start(user: User, way: str) -> Non
 
 def test_a_master_of_the_first_nodes_own_is_kept(user: User) -> None:
     words = ("--env", "MASTER_ADDR=gpu-n00", "--contract", "env", "--command", SHOW)
-    assert run_ssh(user, *words).lines(2) == ["gpu-n00   "]
+    assert run_ssh(user, *words).lines(2) == ["gpu-n00 eth0 eth0 =eth0"]

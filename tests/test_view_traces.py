@@ -26,6 +26,8 @@ find /home -printf '%p %U:%G %m\\n'
 find /tmp /dev/shm /run -maxdepth 1 -user ada
 """
 KINDS = ("user", "mnt", "uts")
+# Hosts share the machine's /tmp, where other tests may be starting one; no rank here does.
+_TORCHRUNS = "/tmp/torchelastic_"
 
 
 def snapshot(slurm: SlurmCluster) -> set[str]:
@@ -34,7 +36,9 @@ def snapshot(slurm: SlurmCluster) -> set[str]:
     for host in HOSTS:
         done = slurm.run(["sh", "-ec", LIST], node=host, user="root", cwd="/")
         assert done.returncode == 0, done.stderr
-        lines |= {f"{host} {line}" for line in done.stdout.splitlines()}
+        lines |= {
+            f"{host} {line}" for line in done.stdout.splitlines() if not line.startswith(_TORCHRUNS)
+        }
     return lines
 
 

@@ -106,6 +106,8 @@ class Job:
     """A shell script read before the boot file starts, absolute; inside the code directory."""
     install_requirements: bool = False
     """Whether the packages of the code's `pip-requirements.txt` are installed for this run."""
+    network: Mapping[str, Any] = _EMPTY
+    """What the user and the site say of the network, as `network.hints` checks it."""
     slurm: Mapping[str, str | None] = _EMPTY
     """Long sbatch options by name; None for a flag without a value."""
 

@@ -6,7 +6,6 @@ command line; `Settings` is one such layer, and `merge` puts layers on top of ea
 
 from __future__ import annotations
 
-import os
 from datetime import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictInt, StrictStr
 
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.paths import absolute, given, on_node
+from slurm_adapter.network.hints import check_hints, over
+from slurm_adapter.paths import SITE_FILE, absolute, given, on_node, user_file
 from slurm_adapter.tomlfile import Text, as_text, read_toml, validated
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ _EXAMPLES = {
     "inputs": '[inputs] with lines such as data_url = "/datasets/cifar10"',
     "outputs": '[outputs] with lines such as train_url = "/results/train"',
     "slurm": '[slurm] with lines such as partition = "train"; a flag is true or left out',
+    "network": '[network] with lines such as subnet = "10.20.0.0/16"',
     "ssh": '[ssh] with lines such as hosts = ["gpu01 slots=8", "gpu[02-04]"]',
 }
 
@@ -96,6 +97,8 @@ class Settings(BaseModel):
     inputs: dict[str, StrictStr] = {}
     outputs: dict[str, StrictStr] = {}
     slurm: dict[str, SbatchValue] = {}
+    network: dict[str, Any] = {}
+    """As `network.hints` has it."""
     ssh: SshTable = SshTable()
 
 
@@ -109,11 +112,10 @@ def read_job_file(path: Path) -> Settings:
     return _relative_to(_validated(data, str(path)), path.parent.absolute())
 
 
-def read_config_file(environment: Mapping[str, str]) -> Settings:
-    """Return the user's own defaults, empty where there is no config file."""
-    home = environment.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111
-    path = Path(home) / "slurm-adapter" / "config.toml"
-    return read_job_file(path) if path.is_file() else Settings()
+def read_config_files(environment: Mapping[str, str]) -> list[Settings]:
+    """Return the site's defaults and the user's own; a file that is not there says nothing."""
+    paths = (Path(SITE_FILE), Path(user_file(environment)))
+    return [read_job_file(path) for path in paths if path.is_file()]
 
 
 def settings_from_options(options: Mapping[str, Any]) -> Settings:
@@ -127,7 +129,9 @@ def merge(layers: Iterable[Settings]) -> Settings:
     for layer in layers:
         for name in sorted(layer.model_fields_set):
             value = getattr(layer, name)
-            if isinstance(value, dict):
+            if name == "network":
+                value = over(merged.get(name, {}), value)
+            elif isinstance(value, dict):
                 value = {**merged.get(name, {}), **value}
             if isinstance(value, SshTable):
                 value = value.over(merged.get(name, SshTable()))
@@ -143,6 +147,9 @@ def merge(layers: Iterable[Settings]) -> Settings:
 
 def _validated(data: dict[str, Any], where: str) -> Settings:
     settings = validated(Settings, data, where, _EXAMPLES)
+    if settings.network:
+        hints = check_hints(settings.network, where)
+        settings = settings.model_copy(update={"network": hints})
     if settings.boot is not None and settings.command is not None:
         raise BadValueError(
             f"{f'{where}: ' if where else ''}a boot file and a command are two programs",

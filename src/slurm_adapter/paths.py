@@ -7,6 +7,19 @@ from __future__ import annotations
 
 import os.path
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SITE_FILE = "/etc/slurm-adapter.toml"
+"""What an administrator says for everybody, in the form of a job file."""
+
+
+def user_file(environment: Mapping[str, str]) -> str:
+    """Return where a user's own defaults stand, in the form of a job file."""
+    home = environment.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111
+    return f"{home}/slurm-adapter/config.toml"
+
 
 def absolute(path: str, base: str) -> str:
     """Return a path made absolute from `base`, `~` put in."""

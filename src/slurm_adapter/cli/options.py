@@ -100,6 +100,29 @@ COMMON: dict[str, Any] = {
         _option("How the script gets its channels.", "--channels", metavar="|".join(DELIVERIES)),
     ],
     "port": Annotated[int | None, _number("Rendezvous port.", "--port")],
+    "network": Annotated[
+        str | None,
+        _option(
+            "How the nodes meet (default: as the kernel sends it).",
+            "--network",
+            metavar="SUBNET|IFNAME",
+        ),
+    ],
+    "master_suffix": Annotated[
+        str | None,
+        _option(
+            "What the nodes' names end in on that network.", "--master-suffix", metavar="SUFFIX"
+        ),
+    ],
+    "network_option": Annotated[
+        list[str] | None,
+        _option(
+            "A key of [network], such as traffic_class=106. Repeatable.",
+            "--network-option",
+            metavar="KEY=VALUE",
+            variable=False,
+        ),
+    ],
     "name": Annotated[
         str | None, _option("The job's name (default: the script's).", "--name", metavar="NAME")
     ],

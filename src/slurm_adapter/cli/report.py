@@ -16,9 +16,10 @@ from slurm_adapter.show.dryrun import DryRun, made_on_nodes
 from slurm_adapter.show.lines import has_colour
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from slurm_adapter.job import Program
+    from slurm_adapter.network.rows import Row
     from slurm_adapter.plan import Plan
 
 # What a boot file may count on: the views that give it, what to say without them.
@@ -68,11 +69,12 @@ def print_dry_run(dry_run: DryRun, form: str) -> None:
         write_stdout(drawn(dry_run, colour=has_colour(sys.stdout)))
 
 
-def show_ssh_dry_run(plan: Plan, form: str) -> None:
+def show_ssh_dry_run(plan: Plan, form: str, network: Sequence[Row] = ()) -> None:
     """Print the dry run of a plan for hosts that are reached with ssh."""
     warnings = (*plan.warnings, *boot_warnings(plan))
     files = tuple(made_on_nodes(plan))
-    print_dry_run(DryRun(plan, files, warnings=warnings, over_ssh=True), form)
+    shown = DryRun(plan, files, warnings=warnings, network=tuple(network), over_ssh=True)
+    print_dry_run(shown, form)
 
 
 def boot_warnings(plan: Plan, program: Program | None = None) -> list[str]:

@@ -12,10 +12,11 @@ from slurm_adapter.job import CONTRACTS, Boot, Channel, Command, Job, Program
 from slurm_adapter.jobfile import (
     Settings,
     merge,
-    read_config_file,
+    read_config_files,
     read_job_file,
     settings_from_options,
 )
+from slurm_adapter.network.hints import from_options
 from slurm_adapter.node.options import interpreter, job_folder, parse_channels, parse_environment
 from slurm_adapter.node.program import (
     check_requirements,
@@ -39,6 +40,9 @@ def settings_of(common: dict[str, Any], sbatch: list[str] | None = None) -> Sett
     base = working_directory()
     inputs = parse_channels(common["input"] or [], "--input", base)
     outputs = parse_channels(common["output"] or [], "--output", base)
+    network = from_options(
+        common["network"], common["master_suffix"], common["network_option"] or []
+    )
     plain = [
         "name",
         "code",
@@ -63,6 +67,7 @@ def settings_of(common: dict[str, Any], sbatch: list[str] | None = None) -> Sett
         "inputs": {channel.name: channel.path for channel in inputs} or None,
         "outputs": {channel.name: channel.path for channel in outputs} or None,
         "install_requirements": common["install_requirements"] or None,
+        "network": network or None,
         "slurm": _sbatch_options(sbatch or []) or None,
     }
     return settings_from_options(options)
@@ -91,7 +96,7 @@ def settings_from_layers(options: Settings, job_file: str | None) -> Settings:
     Raises:
         BadValueError: for a file that cannot be read, or says what cannot be meant.
     """
-    layers = [read_config_file(os.environ)]
+    layers = read_config_files(os.environ)
     if job_file is not None:
         layers.append(read_job_file(Path(job_file)))
     return merge([*layers, options])
@@ -128,6 +133,7 @@ def job_from_settings(settings: Settings, base: str) -> Job:
         outputs=_channels(settings.outputs, base),
         channels_as=settings.channels,
         port=settings.port,
+        network=settings.network,
         slurm={name: value or None for name, value in settings.slurm.items()},
         view=settings.view,
         cache=settings.cache and on_node(settings.cache, base),

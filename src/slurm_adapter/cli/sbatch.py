@@ -15,6 +15,7 @@ from slurm_adapter.contracts import wanted_view
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.launch import slurm
 from slurm_adapter.launch.sbatch import HEADER, Script, make_script, tasks_per_node
+from slurm_adapter.network.choose import not_known_yet
 from slurm_adapter.node.program import working_directory
 from slurm_adapter.output import write_stdout
 from slurm_adapter.plan import Plan, make_plan
@@ -95,8 +96,16 @@ def _preview(job: Job, names: str | None) -> Cluster:
     reason = "asked for" if job.gpus_per_node is not None else ""
     tasks = tasks_per_node(job)
     view = wanted_view(job, tasks)
+    settings = not_known_yet() if job.nodes > 1 else ()
     nodes = [
-        Node(name, gpus=job.gpus_per_node, gpus_reason=reason, tasks=tasks, view=view)
+        Node(
+            name,
+            gpus=job.gpus_per_node,
+            gpus_reason=reason,
+            tasks=tasks,
+            settings=settings,
+            view=view,
+        )
         for name in shown
     ]
     return Cluster(tuple(nodes), "the job", known=names is not None)

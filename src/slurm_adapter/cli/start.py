@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from slurm_adapter.job import Job
     from slurm_adapter.launch.agent import Agent
     from slurm_adapter.launch.records import Record
+    from slurm_adapter.network.rows import Row
     from slurm_adapter.plan import Plan
 
 _TOO_EARLY = "it was ended when it had hardly begun"
@@ -61,10 +62,10 @@ class Start:
                 if not self._common["dry_run"]:
                     self._sync(moved, agents)
                 job = moved
-            plan = self._look(job, agents, fleet)
+            plan, network = self._look(job, agents, fleet)
             if self._common["dry_run"]:
                 fleet.end_all()
-                show_ssh_dry_run(plan, self._common["format"])
+                show_ssh_dry_run(plan, self._common["format"], network)
                 return 0
             # A detached job's output is kept by its hosts; nobody reads it here.
             shown = "none" if self._options.detach else self._options.logs
@@ -123,15 +124,15 @@ class Start:
             for line in hosts:
                 say(line.strip())
 
-    def _look(self, job: Job, agents: Sequence[Agent], fleet: AgentFleet) -> Plan:
+    def _look(self, job: Job, agents: Sequence[Agent], fleet: AgentFleet) -> tuple[Plan, list[Row]]:
         nodes = [agent.connection.node for agent in agents]
         there = not (self._options.sync and self._common["dry_run"])
-        plan = ssh.look_around(
+        plan, network = ssh.look_around(
             job, nodes, fleet, self._run, os.environ, code_is_there=there, copies=self._copies
         )
         for warning in (*plan.warnings, *boot_warnings(plan, self._job.program)):
             self._warn(warning)
-        return plan
+        return plan, network
 
     def _record(self, plan: Plan, agents: Sequence[Agent]) -> Record:
         folder = state_folder(os.environ)

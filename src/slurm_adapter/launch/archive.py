@@ -21,7 +21,7 @@ from pathlib import Path
 
 import slurm_adapter
 
-_ROOMS = ("node", "contracts", "cluster")
+_ROOMS = ("node", "contracts", "cluster", "network")
 _FILES = ("plan", "layout", "job", "quoting", "setting", "output", "record", "paths", "errors")
 _MAIN = """\
 import sys

@@ -18,6 +18,7 @@ from slurm_adapter.job import Argv, Boot, Command, Job
 from slurm_adapter.launch.logpath import folder_of, read_log_path
 from slurm_adapter.launch.options import GPUS, MEMORY, check_options
 from slurm_adapter.launch.timelimit import read_time_limit
+from slurm_adapter.network.hints import as_options
 from slurm_adapter.node.finish import START
 from slurm_adapter.quoting import directive, export_line, shell_word, shell_words
 from slurm_adapter.setting import is_secret
@@ -230,28 +231,26 @@ def _step(job: Job, adapter: Sequence[str], cpus_per_task: str | None) -> Iterat
 
 def _exec_options(job: Job) -> Iterator[str]:
     """Yield one line of options each, quoted."""
-    yield shell_word(f"--contract={job.contract}")
-    yield shell_word(f"--name={job.name}")
-    yield shell_word(f"--job-folder={job.folder}")
-    yield shell_word(f"--code={job.code}")
-    if job.python != "python":
-        yield shell_word(f"--python={job.python}")
-    if job.port is not None:
-        yield shell_word(f"--port={job.port}")
-    for channel in job.inputs:
-        yield shell_word(f"--input={channel.name}={channel.path}")
-    for channel in job.outputs:
-        yield shell_word(f"--output={channel.name}={channel.path}")
-    if job.channels_as is not None:
-        yield shell_word(f"--channels={job.channels_as}")
-    if job.view is not None:
-        yield shell_word(f"--view={job.view}")
-    if job.cache is not None:
-        yield shell_word(f"--cache={job.cache}")
-    if job.install_requirements:
-        yield "--install-requirements"
-    for name in (*job.env, *job.keep):
-        yield shell_word(f"--env={name}")
+    optional = {
+        "python": None if job.python == "python" else job.python,
+        "port": job.port,
+        "channels": job.channels_as,
+        "view": job.view,
+        "cache": job.cache,
+    }
+    words = [
+        f"--contract={job.contract}",
+        f"--name={job.name}",
+        f"--job-folder={job.folder}",
+        f"--code={job.code}",
+        *(f"--{name}={value}" for name, value in optional.items() if value is not None),
+        *(f"--input={channel.name}={channel.path}" for channel in job.inputs),
+        *(f"--output={channel.name}={channel.path}" for channel in job.outputs),
+        *as_options(job.network),
+        *(["--install-requirements"] if job.install_requirements else []),
+        *(f"--env={name}" for name in (*job.env, *job.keep)),
+    ]
+    yield from map(shell_word, words)
 
 
 def _program(job: Job) -> str:

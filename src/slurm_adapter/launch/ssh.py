@@ -12,6 +12,10 @@ from slurm_adapter.cluster.counts import VISIBLE_DEVICES
 from slurm_adapter.contracts import wanted_view
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.job import Boot
+from slurm_adapter.launch.network import choose_network
+from slurm_adapter.network.choose import not_known_yet
+from slurm_adapter.network.report import Report
+from slurm_adapter.network.rows import row_of
 from slurm_adapter.node import frames
 from slurm_adapter.node.facts import FIRST_PORT, is_loopback
 from slurm_adapter.node.leftovers import RUN_VARIABLE
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
 
     from slurm_adapter.job import Job
     from slurm_adapter.launch.agents import AgentFleet
+    from slurm_adapter.network.choose import Choice
+    from slurm_adapter.network.rows import Row
 
 # What crosses to other machines unasked: how libraries run, not where this machine's network is.
 CROSSING = (
@@ -62,8 +68,8 @@ def look_around(
     *,
     code_is_there: bool = True,
     copies: Sequence[str] | None = None,
-) -> Plan:
-    """Have all agents look at their nodes, and return the plan for what they found.
+) -> tuple[Plan, list[Row]]:
+    """Have all agents look at their nodes; return the plan for what they found, and their network.
 
     Args:
         job: what to run; its `env` is complete.
@@ -85,7 +91,8 @@ def look_around(
                 "job": job,
                 "name": node.name,
                 "address": node.address,
-                "interface": node.interface,
+                "python": node.python,
+                "several": len(nodes) > 1,
                 "code": code_is_there,
                 "copy": None if copies is None else copies[index],
                 "first": index == 0,
@@ -104,19 +111,31 @@ def look_around(
         agent.clock_s = agent.answered_s - float(facts["clock"])
     known = tuple(_known(job, node, facts) for node, facts in zip(nodes, found, strict=True))
     _check_addresses(known)
+    rows: list[Row] = []
+    warnings: list[str] = []
+    if all("network" in facts for facts in found):
+        reports = [_report(node, facts) for node, facts in zip(nodes, found, strict=True)]
+        reached = [facts["address"] for facts in found]
+        choices = choose_network(job, nodes, reports, reached, fleet)
+        known = tuple(_on_network(*one) for one in zip(known, choices, strict=True))
+        for node, choice, report in zip(nodes, choices, reports, strict=True):
+            rows.append(row_of(node.name, choice, report.interfaces, report.gpus_near))
+            warnings += choice.warnings
     if wanted is None:
         port = int(found[0]["port"])
         reason = f"the first free one on {known[0].address} from {FIRST_PORT} up"
     else:
         port, reason = wanted
-    return make_plan(
-        job, Cluster(known, "the host list", addressed=True), _run(run, port, reason, environment)
-    )
+    cluster = Cluster(known, "the host list", addressed=True)
+    plan = make_plan(job, cluster, _run(run, port, reason, environment))
+    return replace(plan, warnings=(*plan.warnings, *warnings)), rows
 
 
 def dry_plan(job: Job, nodes: Sequence[Node], environment: Mapping[str, str]) -> Plan:
     """Return the plan as far as it is known without asking any host."""
     known = tuple(_known(job, node, {}) for node in nodes)
+    if len(known) > 1:
+        known = tuple(replace(one, settings=(*one.settings, *not_known_yet())) for one in known)
     wanted = job.wanted_port(environment)
     port, reason = wanted or (FIRST_PORT, "or the next one that is free on the first host")
     return make_plan(
@@ -163,27 +182,31 @@ def _known(job: Job, node: Node, facts: Mapping[str, str]) -> Node:
     return replace(
         node,
         address=facts.get("address", node.address),
-        address_reason=node.address_reason if node.address else _measured(node),
+        address_reason=node.address_reason if node.address else "where this machine reached it",
         gpus=gpus,
         gpus_reason=reason,
-        settings=(*settings, *_of_interface(node)),
+        settings=settings,
         view=wanted_view(job, 1),  # the ranks of a node share what it gives
     )
 
 
-def _measured(node: Node) -> str:
-    if node.interface is None:
-        return "where this machine reached it"
-    return f"the address of {node.interface}, which the host list names"
+def _report(node: Node, facts: Mapping[str, str]) -> Report:
+    try:
+        return Report.from_json(facts["network"])
+    except ValueError as error:
+        raise ClusterUnfitError(
+            f"{node.name}: what it tells of its network makes no sense"
+        ) from error
 
 
-def _of_interface(node: Node) -> Iterator[Setting]:
-    """Yield what makes libraries use the user's interface; NCCL would take a prefix else."""
-    if node.interface is not None:
-        reason = "the interface that the host list names"
-        yield Setting("NCCL_SOCKET_IFNAME", f"={node.interface}", reason)
-        yield Setting("GLOO_SOCKET_IFNAME", node.interface, reason)
-        yield Setting("TP_SOCKET_IFNAME", node.interface, reason)
+def _on_network(node: Node, choice: Choice) -> Node:
+    """Return a node as it is reached on the network that was chosen."""
+    return replace(
+        node,
+        address=choice.way.address,
+        address_reason=f"its address on {choice.way.interface}",
+        settings=(*node.settings, *choice.settings),
+    )
 
 
 def _gpus(job: Job, node: Node, found: int | None) -> tuple[int | None, str, tuple[Setting, ...]]:

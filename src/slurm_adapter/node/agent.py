@@ -18,6 +18,7 @@ from slurm_adapter.node.wire import unpack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from socket import socket
     from typing import Any
 
     from slurm_adapter.node.prepare import Prepared
@@ -74,9 +75,17 @@ def _serve(line: Line) -> int:
 
         gc.enable()
         return follow(request, line.reader)
-    for kind, texts in prepare.look(request):
+    listener = _listener(request)
+    for kind, texts in prepare.look(request, listener):
         say(kind, *texts)
     told = line.next(float(request["link_s"]))
+    while told is not None and told[0] == frames.TRY:
+        from slurm_adapter.node.reach import try_all  # noqa: PLC0415 - only between machines
+
+        say(frames.TRIED, *try_all(unpack(told[1])))
+        told = line.next(float(request["link_s"]))
+    if listener is not None:
+        listener.close()
     if told is None or told[0] != frames.PLAN:
         return 0
     index, _, plan = told[1].partition(b"\0")
@@ -88,6 +97,15 @@ def _serve(line: Line) -> int:
         return _nested(prepared, request, line.reader)
     finally:
         prepared.clean_up()
+
+
+def _listener(request: dict[str, Any]) -> socket | None:
+    """Return what the other nodes may connect to, None where the job has no others."""
+    if not prepare.has_network(request):
+        return None
+    from slurm_adapter.node.reach import listen  # noqa: PLC0415 - only between machines
+
+    return listen()
 
 
 def _nested(prepared: Prepared, request: dict[str, Any], reader: FrameReader) -> int:

@@ -6,7 +6,7 @@ import os
 import sys
 
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
-from slurm_adapter.node import facts, signals
+from slurm_adapter.node import facts
 from slurm_adapter.node.program import (
     cannot_make,
     cannot_run,
@@ -18,12 +18,15 @@ from slurm_adapter.node.program import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal as _signal
     from collections.abc import Mapping
     from typing import NoReturn
 
     from slurm_adapter.job import Job
     from slurm_adapter.node.step import Ready
     from slurm_adapter.plan import Plan, RankPlan
+else:  # two numbers, and no file more: what is loaded here, each rank of each job loads
+    import _signal
 
 
 def become(ready: Ready, environment: Mapping[str, str], *, log: bool = False) -> NoReturn:
@@ -58,8 +61,8 @@ def become(ready: Ready, environment: Mapping[str, str], *, log: bool = False) -
 def _become(command: list[str], environment: Mapping[str, str], output: int | None) -> NoReturn:
     # Python ignores these two, and what is ignored stays so in the program that comes next: a
     # shell's `yes | head -1` would complain instead of ending.
-    for number in (signals.SIGPIPE, signals.SIGXFSZ):
-        signals.handle(number, signals.SIG_DFL)
+    for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
+        _signal.signal(number, _signal.SIG_DFL)
     before = os.dup(2)  # where to complain, should it not work out
     if output is not None:
         os.dup2(output, 1)

@@ -11,16 +11,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from slurm_adapter.network.rows import Row
     from slurm_adapter.plan import RankPlan
 
 _WIDEST_VALUE = 44
 
 
-def render(form: str, rank: RankPlan, inherited: Mapping[str, str]) -> str:
+def render(
+    form: str, rank: RankPlan, inherited: Mapping[str, str], network: Row | None = None
+) -> str:
     """Return the variables of a rank as `table`, `shell`, `dotenv` or `json`.
 
     `shell` and `dotenv` hold the values themselves, for programs; the table masks what looks
-    like a secret.
+    like a secret, and tells at its end how the node reaches the others.
     """
     if form == "shell":
         return _shell(rank, inherited)
@@ -30,7 +33,22 @@ def render(form: str, rank: RankPlan, inherited: Mapping[str, str]) -> str:
         values = {item.name: item.value for item in rank.settings}
         removed = rank.removed_from(inherited)
         return json.dumps({"schema": 1, "set": values, "removed": removed}, indent=2) + "\n"
-    return _table(rank, inherited)
+    return _table(rank, inherited) + ("" if network is None else _network(network))
+
+
+def _network(row: Row) -> str:
+    """Return what this node uses to reach the others, and why not the rest."""
+    from slurm_adapter.network.rows import TITLES  # noqa: PLC0415 - not for other forms
+
+    lines = [f"{title:10} {printable(cell)}" for title, cell in zip(TITLES, row.cells, strict=True)]
+    lines += [
+        f"{'near' if not at else '':10} {name}: {why}" for at, (name, why) in enumerate(row.near)
+    ]
+    lines += [
+        f"{'not used' if not at else '':10} {printable(name)}: {why}"
+        for at, (name, why) in enumerate(row.unused)
+    ]
+    return "\n" + "\n".join(lines) + "\n"
 
 
 def _shell(rank: RankPlan, inherited: Mapping[str, str]) -> str:

@@ -9,15 +9,16 @@ from slurm_adapter.errors import ClusterUnfitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator
+else:  # without the 4 ms of the module that stands on it
+    import _socket as socket
 
 HOSTS = "/etc/hosts"
 FIRST_PORT, _LAST_PORT = 6666, 32767
 """Where a free port is looked for: from where ModelArts has it, below all ephemeral ranges."""
 _STEP_TITLE = r"slurmstepd: \[([^.\]]+)\.([^\]]+)\]"
 _MOST_ANCESTORS = 16
-# linux/sockios.h, linux/if.h
-_SIOCGIFADDR, _IFREQ_BYTES, _LONGEST_INTERFACE = 0x8915, 40, 15
 # Device files that the drivers make, one for each card: NVIDIA's, Ascend's.
 _DEVICE_FILES = ("nvidia", "davinci")
 
@@ -30,56 +31,6 @@ def count_accelerators(folder: str = "/dev") -> int:
         for driver in _DEVICE_FILES
         if name.startswith(driver) and name[len(driver) :].isdigit()
     )
-
-
-def address_toward(peer: str) -> str:
-    """Return the address that this node's kernel uses toward a peer (no packet is sent).
-
-    Raises:
-        ClusterUnfitError: where the peer's name does not resolve or no route leads there.
-    """
-    import socket  # noqa: PLC0415
-
-    address = resolve(peer)
-    why = "the name does not resolve"
-    if is_loopback(address):
-        why = f"its name leads to {address}, which never leads to another node"
-    elif address:
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.connect((address, 9))
-                return str(probe.getsockname()[0])
-            except OSError as error:
-                why = f"{error.strerror} ({address})"
-    raise ClusterUnfitError(
-        f"{os.uname().nodename} cannot reach {peer}: {why}",
-        f"Make the name {peer} resolve to a reachable address on every node; try"
-        f" `getent hosts {peer}` there.",
-    )
-
-
-def address_of(interface: str) -> str:
-    """Return the IPv4 address of a network interface (netdevice(7)).
-
-    Raises:
-        ClusterUnfitError: where there is none, naming the interfaces that there are.
-    """
-    import fcntl  # noqa: PLC0415 - only where a host list names interfaces
-    import socket  # noqa: PLC0415
-
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            name = os.fsencode(interface)[:_LONGEST_INTERFACE].ljust(_IFREQ_BYTES, b"\0")
-            answer = fcntl.ioctl(probe, _SIOCGIFADDR, name)
-        except OSError as error:
-            there = ", ".join(name for _, name in socket.if_nameindex())
-            raise ClusterUnfitError(
-                f"{os.uname().nodename}: interface {interface} has no IPv4 address"
-                f" ({error.strerror})",
-                f"Its interfaces: {there}.",
-            ) from error
-    return socket.inet_ntoa(answer[20:24])
 
 
 def own_address(name: str) -> str:
@@ -128,14 +79,17 @@ def _rank(address: str) -> int:
 
 def look_up(name: str) -> str:
     """Return the address of a name as the resolver has it, empty where it has none."""
-    import socket  # noqa: PLC0415 - 4 ms, not needed where hosts files have all names
+    return next(iter(look_up_all(name)), "")
 
+
+def look_up_all(name: str) -> list[str]:
+    """Return all addresses of a name as the resolver has them, the best one first."""
     try:
         # As bytes, or Python loads its IDNA tables first, which costs 5 ms.
         found = socket.getaddrinfo(name.encode(), None, type=socket.SOCK_DGRAM)
     except OSError:
-        return ""
-    return min((str(one[4][0]) for one in found), key=_rank)
+        return []
+    return sorted((str(one[4][0]) for one in found), key=_rank)
 
 
 def read_text(path: str) -> str:
@@ -205,14 +159,14 @@ def is_own_address(host: str) -> bool:
 
 def _bind_error(address: str, port: int) -> int | None:
     """Return the error number of binding, or None; what TCPStore does: reuse a closing port."""
-    import socket  # noqa: PLC0415 - 4 ms, which only the node of rank 0 needs
-
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
+    probe = socket.socket(family, socket.SOCK_STREAM)
+    try:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address, port))
-            probe.listen(1)
-        except OSError as error:
-            return error.errno or errno.EADDRNOTAVAIL
-        return None
+        probe.bind((address, port))
+        probe.listen(1)
+    except OSError as error:
+        return error.errno or errno.EADDRNOTAVAIL
+    finally:
+        probe.close()
+    return None

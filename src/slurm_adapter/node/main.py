@@ -83,7 +83,8 @@ def _run(words: list[str]) -> int:
     rank = ready.rank
     if options.format != FORMATS[0]:  # for a shell or a program, which stays outside the view
         rank = ready.plan.with_view("off").rank(rank.rank, rank.node_index, rank.local_rank)
-    write_stdout(render(options.format, rank, os.environ))
+    network = None if ready.network is None else ready.network.row(rank.node.name)
+    write_stdout(render(options.format, rank, os.environ, network))
     return 0
 
 

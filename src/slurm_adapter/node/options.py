@@ -24,12 +24,12 @@ from slurm_adapter.node.program import (
     locate_boot,
     locate_code,
 )
-from slurm_adapter.paths import absolute, given, on_node
+from slurm_adapter.paths import SITE_FILE, absolute, given, on_node, user_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 
 _HELP_WIDTH = 96
@@ -41,6 +41,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing and leaving."""
         raise BadValueError(message, f"{self.prog} --help lists the options.")
+
+
+# Our words are English: argparse's are not to be looked for in catalogues of other languages.
+setattr(argparse, "_", str)  # noqa: B010 - it is private there
 
 
 class HelpFormatter(argparse.HelpFormatter):
@@ -72,6 +76,15 @@ def add_job_options(parser: argparse.ArgumentParser) -> None:
     add("--port", type=int, metavar="N", help="rendezvous port (default: from job and step id)")
     add("--python", metavar="PROGRAM", default="python", help="interpreter (default: %(default)s)")
     add("--gpus-per-node", type=int, metavar="N", help="overrules what Slurm says")
+    add("--network", metavar="SUBNET|IFNAME", help="how nodes meet (default: the kernel's way)")
+    add("--master-suffix", metavar="SUFFIX", help="end of the nodes' names on that network")
+    add(
+        "--network-option",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="what else the site knows: storage_hcas, rails, gid_index, traffic_class, timeout",
+    )
     add("--view", choices=VIEWS, help="the rank's surroundings (default: by contract)")
     add("--cache", metavar="DIR", help="shown as /cache (default: one in the job's folder)")
     add(
@@ -118,6 +131,7 @@ def job_from(options: argparse.Namespace, words: Sequence[str], base: str) -> Jo
         channels_as=options.channels,
         python=interpreter(options.python, base),
         port=options.port,
+        network=_network(options),
         view=options.view,
         cache=options.cache and on_node(options.cache, base),
         pre_start=find_pre_start(program, options.contract),
@@ -125,6 +139,21 @@ def job_from(options: argparse.Namespace, words: Sequence[str], base: str) -> Jo
     )
     check_requirements(job)
     return job
+
+
+def _network(options: argparse.Namespace) -> dict[str, Any]:
+    hints: dict[str, Any] = {}
+    if options.network or options.master_suffix or options.network_option:
+        from slurm_adapter.network.hints import from_options  # noqa: PLC0415 - seldom needed
+
+        hints = from_options(options.network, options.master_suffix, options.network_option)
+    files = [SITE_FILE, user_file(os.environ)]
+    files = [path for path in files if os.path.exists(path)]  # noqa: PTH110 - pathlib is slow
+    if files:
+        from slurm_adapter.node.sitefile import network_hints  # noqa: PLC0415 - few have one
+
+        return network_hints(files, hints)
+    return hints
 
 
 def job_folder(name: str, folder: str | None, base: str) -> str:

@@ -20,6 +20,7 @@ from slurm_adapter.setting import Setting
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from socket import socket
     from typing import Any
 
     from slurm_adapter.cluster.cluster import Cluster, Run
@@ -42,14 +43,22 @@ class Prepared:
         tree.remove_node(self.plan.job.folder, self.plan.workers, self.index)
 
 
-def look(request: Mapping[str, Any]) -> Iterator[tuple[bytes, tuple[str, ...]]]:
+def has_network(request: Mapping[str, Any]) -> bool:
+    """Say whether the job has nodes on other machines: those of one are reached at loopback."""
+    return bool(request["several"]) and not facts.is_loopback(_reached(request))
+
+
+def look(
+    request: Mapping[str, Any], listener: socket | None
+) -> Iterator[tuple[bytes, tuple[str, ...]]]:
     """Yield the messages that tell of this node: warnings, then its facts.
 
     Args:
-        request: `job`; `name`, `address`, `interface`, as the host list has them; `first`, whether
+        request: `job`; `name`, `address`, `python`, as the host list has them; `first`, whether
             rank 0 runs here; `port`, what the user chose and where, or None; `code`, whether the
             code must be here by now; `copy`, which version of the copy at the code's place is
-            meant, None where that is no copy.
+            meant, None where that is no copy; `several`, whether there are other nodes.
+        listener: what those may connect to; None where there are none on other machines.
 
     Raises:
         AdapterError: where the job cannot run here.
@@ -64,7 +73,7 @@ def look(request: Mapping[str, Any]) -> Iterator[tuple[bytes, tuple[str, ...]]]:
         hold(job.code, request["copy"], request["name"])
     if request["code"]:
         _check_code(job, request["name"])
-    address = request["address"] or _own_address(request["interface"])
+    address = _reached(request)
     found = {
         "address": address,
         "gpus": str(facts.count_accelerators()),
@@ -74,21 +83,26 @@ def look(request: Mapping[str, Any]) -> Iterator[tuple[bytes, tuple[str, ...]]]:
     if request["first"]:
         check_master(job, request["name"])
         if request["port"] is None:
-            found["port"] = str(ports.take_free_port(address))
+            found["port"] = str(ports.take_free_port("" if listener is not None else address))
         else:
             port, reason = request["port"]
             facts.check_port_free(port, reason)
             ports.take(port)  # others are not to find it free
+    if listener is not None:
+        from slurm_adapter.node.network import report  # noqa: PLC0415 - others have no network
+
+        python = request["python"] or job.python
+        told = report(request["name"], job, python, os.environ, listener.getsockname()[1])
+        found["network"] = told.to_json()
     yield frames.FACTS, tuple(f"{name}={value}" for name, value in found.items())
 
 
-def _own_address(interface: str | None) -> str:
-    """Return the address of the user's interface, else that at which the head has reached us."""
-    if interface is not None:
-        return facts.address_of(interface)
+def _reached(request: Mapping[str, Any]) -> str:
+    """Return the address that the host list gives, else that at which the head has reached us."""
     # Set by sshd: the client's address and port, then the server's.
     fields = os.environ.get("SSH_CONNECTION", "").split()
-    return fields[2].partition("%")[0] if len(fields) > 2 else "127.0.0.1"  # noqa: PLR2004
+    reached = fields[2].partition("%")[0] if len(fields) > 2 else "127.0.0.1"  # noqa: PLR2004
+    return request["address"] or reached
 
 
 def _check_code(job: Job, name: str) -> None:

@@ -10,7 +10,7 @@ from slurm_adapter.contracts import wanted_view, with_exported_master
 from slurm_adapter.errors import NotAStepError
 from slurm_adapter.node import facts
 from slurm_adapter.plan import Plan, RankPlan, make_plan
-from slurm_adapter.record import record
+from slurm_adapter.record import record, replace
 from slurm_adapter.setting import unbuffered
 
 TYPE_CHECKING = False
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from slurm_adapter.job import Job
+    from slurm_adapter.node.network import Found
     from slurm_adapter.node.surround import Surroundings
 
 # The namespace for object identifiers of RFC 9562.
@@ -34,6 +35,8 @@ class Ready:
     """None where it gets none of its own."""
     warnings: tuple[str, ...]
     """What this process is to warn of: the node's own, and for all ranks those of the plan."""
+    network: Found | None = None
+    """What was found out about the node's network; None where the job has no other node."""
 
 
 def plan_rank(job: Job, environment: Mapping[str, str], *, only_try: bool = False) -> Ready:
@@ -51,9 +54,9 @@ def plan_rank(job: Job, environment: Mapping[str, str], *, only_try: bool = Fals
     _check_daemon(step, environment)
     job.check_kept(environment)
     order = step.node_order
-    cluster = _cluster(step, job, environment)
-    run = _run(step, job, environment)
     index = order.index(step.node_index)
+    cluster, found = _cluster(step, index, job, environment, only_try=only_try)
+    run = _run(step, job, environment)
     sized = job.with_nodes(len(step.nodes), cluster.nodes[index].gpus)
     plan = make_plan(with_exported_master(sized, environment), cluster, run)
     if job.install_requirements:
@@ -68,9 +71,11 @@ def plan_rank(job: Job, environment: Mapping[str, str], *, only_try: bool = Fals
         plan = plan.with_view(surroundings.level).with_settings(index, surroundings.settings)
     rank = plan.rank(step.rank, index, step.local_rank)
     warnings = (*plan.warnings, *_device_warnings(step, environment)) if rank.rank == 0 else ()
+    if found is not None and step.local_rank == 0:
+        warnings = (*warnings, *found.choice.warnings)
     if surroundings is not None and surroundings.warning:
         warnings = (*warnings, surroundings.warning)
-    return Ready(plan, rank, surroundings, warnings)
+    return Ready(plan, rank, surroundings, warnings, found)
 
 
 def derive_uuid(environment: Mapping[str, str], step_id: str) -> str:
@@ -114,35 +119,29 @@ def _check_daemon(step: Step, environment: Mapping[str, str]) -> None:
         )
 
 
-def _cluster(step: Step, job: Job, environment: Mapping[str, str]) -> Cluster:
+def _cluster(
+    step: Step, index: int, job: Job, environment: Mapping[str, str], *, only_try: bool
+) -> tuple[Cluster, Found | None]:
     """Return the step's nodes in the order of their first ranks; this one's facts are known."""
     view = wanted_view(job, step.local_size)
+    suffix = job.network.get("master_suffix", "")
+    order = step.node_order
     nodes = [
-        Node(name, tasks=tasks, view=view)
-        for name, tasks in zip(step.nodes, step.tasks_per_node, strict=True)
+        Node(step.nodes[at] + suffix, tasks=step.tasks_per_node[at], view=view) for at in order
     ]
     gpus, reason = _gpus(step, job, environment)
-    nodes[step.node_index] = Node(
-        step.nodes[step.node_index],
-        address=_own_address(step),
-        address_reason="this node's address toward the other nodes"
-        if len(step.nodes) > 1
-        else "what this node's own name resolves to",
-        gpus=gpus,
-        gpus_reason=reason,
-        tasks=step.local_size,
-        view=view,
-    )
-    return Cluster(tuple(nodes[index] for index in step.node_order), step.label)
+    own = replace(nodes[index], gpus=gpus, gpus_reason=reason)
+    if len(nodes) == 1:
+        why = "what this node's own name resolves to"
+        nodes = [replace(own, address=facts.own_address(own.name), address_reason=why)]
+        return Cluster(tuple(nodes), step.label), None
+    from slurm_adapter.node.network import choose_in_step  # noqa: PLC0415 - others have no network
 
-
-def _own_address(step: Step) -> str:
-    own = step.nodes[step.node_index]
-    if len(step.nodes) == 1:
-        return facts.own_address(own)
-    # Rank 0's node looks toward its first neighbour, all others toward rank 0's node.
-    neighbour = step.nodes[step.node_order[1]]
-    return facts.address_toward(neighbour if own == step.master else step.master)
+    found = choose_in_step([node.name for node in nodes], index, job, environment, show=only_try)
+    nodes[index] = replace(own, address=found.choice.way.address, settings=found.choice.settings)
+    if "subnet" in job.network:
+        nodes = [replace(node, address=found.addresses[node.name]) for node in nodes]
+    return Cluster(tuple(nodes), step.label, addressed="subnet" in job.network), found
 
 
 def _gpus(step: Step, job: Job, environment: Mapping[str, str]) -> tuple[int, str]:

@@ -6,11 +6,16 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from slurm_adapter.cluster.hostlist import fold_hostlist
 from slurm_adapter.layout import VOLCANO, Layout, mount_point
 from slurm_adapter.node.facts import HOSTS
+from slurm_adapter.record import as_dict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from slurm_adapter.launch.sbatch import Script
+    from slurm_adapter.network.rows import Row
     from slurm_adapter.plan import Plan, RankPlan
 
 SCHEMA = 1
@@ -36,6 +41,8 @@ class DryRun:
     script: Script | None = None
     slurm: SlurmAnswer | None = None
     warnings: tuple[str, ...] = ()
+    network: tuple[Row, ...] = ()
+    """How each node reaches the others, where nodes have been looked at."""
     over_ssh: bool = False
     """Whether the nodes are reached with ssh: commands to paste then are, too."""
 
@@ -48,6 +55,8 @@ class DryRun:
             "files": list(self.files),
             "warnings": list(self.warnings),
         }
+        if self.network:
+            document["network"] = [as_dict(row) for row in self.network]
         if self.script is not None:
             document["script"] = self.script.text
             document["directives"] = [
@@ -57,6 +66,18 @@ class DryRun:
         if self.slurm is not None:
             document["slurm"] = {"accepts": self.slurm.accepts, "says": self.slurm.says}
         return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def unused(rows: Sequence[Row]) -> list[str]:
+    """Return a line for each interface or HCA that is not used: why, and on which nodes."""
+    nodes: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for name, why in row.unused:
+            nodes.setdefault((name, why), []).append(row.node)
+    return [
+        f"{name}: {why}" + ("" if len(on) == len(rows) else f"  (on {fold_hostlist(on)})")
+        for (name, why), on in nodes.items()
+    ]
 
 
 def headline(plan: Plan) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slurm_adapter.errors import printable
+from slurm_adapter.network.choose import INTERFACE_PLACEHOLDER
+from slurm_adapter.network.rows import TITLES
 from slurm_adapter.quoting import shell_words
 from slurm_adapter.setting import is_secret
 from slurm_adapter.show.dryrun import (
@@ -14,14 +16,20 @@ from slurm_adapter.show.dryrun import (
     seen_around,
     shown_indices,
     started_line,
+    unused,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from slurm_adapter.network.rows import Row
     from slurm_adapter.plan import Plan, RankPlan
     from slurm_adapter.setting import Setting
     from slurm_adapter.show.dryrun import DryRun
+
+
+# Of the node itself: whoever pastes a command does without, as libraries then do.
+_PLACEHOLDERS = ("<address>", INTERFACE_PLACEHOLDER)
 
 
 def plain(dry_run: DryRun, inherited: Mapping[str, str]) -> str:
@@ -40,6 +48,7 @@ def _lines(dry_run: DryRun, inherited: Mapping[str, str]) -> Iterator[str]:
             continue
         yield ""
         yield from _node(plan, index, first)
+    yield from _network(dry_run.network)
     if around := seen_around(plan):
         yield ""
         yield f"{plan.cluster.nodes[0].view} view, what each rank has to itself:"
@@ -68,6 +77,30 @@ def _lines(dry_run: DryRun, inherited: Mapping[str, str]) -> Iterator[str]:
         yield f"# {node_line(plan, index)}"
         command = by_hand(list(outside.node_ranks(index)), inherited)
         yield _over_ssh(plan, index, command) if dry_run.over_ssh else command
+
+
+def _network(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield how nodes reach each other, a line for each, and why not by what else they have."""
+    if not rows:
+        return
+    yield ""
+    yield "network:"
+    cells = [TITLES, *(tuple(map(printable, row.cells)) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for at in shown_indices(len(rows)):
+        if at is None:
+            yield f"  ... {len(rows) - 3:,} nodes more ..."
+            continue
+        if at == 0:
+            yield _aligned(cells[0], widths)
+        yield _aligned(cells[at + 1], widths)
+    if lines := unused(rows):
+        yield "  not used:"
+        yield from (f"    {printable(line)}" for line in lines)
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  " + "  ".join(f"{c:{w}}" for c, w in zip(cells, widths, strict=True)).rstrip()
 
 
 def _node(plan: Plan, index: int, first: RankPlan) -> Iterator[str]:
@@ -122,7 +155,7 @@ def _by_hand(rank: RankPlan, inherited: Mapping[str, str]) -> str:
     words += [
         f"{item.name}={item.value}"
         for item in rank.settings
-        if not is_secret(item.name) and item.value != "<address>"
+        if not is_secret(item.name) and item.value not in _PLACEHOLDERS
     ]
     command = shell_words([*words, *rank.words])
     return (

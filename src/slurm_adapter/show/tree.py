@@ -15,6 +15,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from slurm_adapter.errors import printable
+from slurm_adapter.network.rows import TITLES
 from slurm_adapter.quoting import shell_words
 from slurm_adapter.show.dryrun import (
     explained_words,
@@ -23,6 +24,7 @@ from slurm_adapter.show.dryrun import (
     seen_around,
     shown_indices,
     started_line,
+    unused,
 )
 
 if TYPE_CHECKING:
@@ -61,6 +63,13 @@ class _Drawing:
     def parts(self) -> Iterator[RenderableType]:
         """Yield what is printed, from top to bottom."""
         yield self._tree()
+        if self._dry_run.network:
+            yield _title("network")
+            yield _indented(self._network())
+            if not self._wide:
+                yield from map(_indented, self._evidence())
+            for line in unused(self._dry_run.network):
+                yield _indented(Text(f"not used: {printable(line)}", style="dim"))
         if self._dry_run.files:
             yield _title("would be made")
             yield from (_indented(Text(path, overflow="fold")) for path in self._dry_run.files)
@@ -94,6 +103,27 @@ class _Drawing:
         for reason, names in reasons.items():
             removed.add(Text.assemble(" ".join(names), ("  " + reason, "dim")))
         return root
+
+    def _network(self) -> Table:
+        """Return a row for each node; the evidence stands below where there is no room for it."""
+        table = Table(box=None, pad_edge=False, header_style="bold cyan")
+        titles = TITLES if self._wide else TITLES[:-1]
+        for title in titles:
+            table.add_column(title, overflow="fold")
+        rows = self._dry_run.network
+        for at in shown_indices(len(rows)):
+            if at is None:
+                table.add_row(Text(f"... {len(rows) - 3:,} more", style="dim"))
+                continue
+            *cells, evidence = map(printable, rows[at].cells)
+            table.add_row(*cells, *([Text(evidence, style="dim")] if self._wide else []))
+        return table
+
+    def _evidence(self) -> Iterator[Text]:
+        rows = self._dry_run.network
+        for at in shown_indices(len(rows)):
+            if at is not None:
+                yield Text(printable(f"{rows[at].node}: {rows[at].evidence}"), style="dim")
 
     def _add_node(self, root: Tree, index: int) -> None:
         branch = root.add(Text(node_line(self._plan, index), style="bold cyan"))

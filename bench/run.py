@@ -15,6 +15,7 @@ from faults import fault_figures
 from figure import Figure
 from hostsfile import hosts_figures
 from loglines import log_figures
+from network import network_figures
 from nodelists import hostlist_figures
 from reduce import reduce_figures
 from ssh import ssh_figures
@@ -34,7 +35,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help=f"also write {PAGE.name}")
     options = parser.parse_args()
     parts = [
-        *(start_figures, hostlist_figures, hosts_figures, reduce_figures),
+        *(start_figures, hostlist_figures, hosts_figures, reduce_figures, network_figures),
         *(ssh_figures, log_figures, fault_figures),
     ]
     figures = [figure for part in parts for figure in part()]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 V1, V2 = "IB/RoCE v1", "RoCE v2"
 _STATES = {"ACTIVE": "4: ACTIVE", "INIT": "2: INIT", "DOWN": "1: DOWN"}
-_SLOTS = 16
 _ZEROS = ":".join(["0000"] * 8)
 
 
@@ -48,8 +47,13 @@ def addresses(*given: str, start: int = 0) -> dict[int, tuple[str, str]]:
     return dict(enumerate(pairs, start))
 
 
-def build(root: Path, hcas: Iterable[Hca], gpus: Sequence[tuple[str, int]] = ()) -> Path:
-    """Write a tree as /sys has it, return its root; `gpus` are (path below devices, NUMA node)."""
+def build(
+    root: Path, hcas: Iterable[Hca], gpus: Sequence[tuple[str, int]] = (), slots: int = 16
+) -> Path:
+    """Write a tree as /sys has it, return its root.
+
+    `gpus` are (path below devices, NUMA node), `slots` what a table of GIDs has.
+    """
     (root / "class/infiniband").mkdir(parents=True)
     (root / "bus/pci/devices").mkdir(parents=True)
     for number, hca in enumerate(hcas):
@@ -62,7 +66,7 @@ def build(root: Path, hcas: Iterable[Hca], gpus: Sequence[tuple[str, int]] = ())
         _write(device / "fw_ver", "20.31.1014")
         if hca.interface:
             (card / "net" / hca.interface).mkdir(parents=True)
-        _port(device / "ports/1", hca)
+        _port(device / "ports/1", hca, slots)
     for path, numa in gpus:
         card = root / "devices" / path
         card.mkdir(parents=True)
@@ -72,11 +76,11 @@ def build(root: Path, hcas: Iterable[Hca], gpus: Sequence[tuple[str, int]] = ())
     return root
 
 
-def _port(port: Path, hca: Hca) -> None:
+def _port(port: Path, hca: Hca, slots: int) -> None:
     _write(port / "state", _STATES[hca.state])
     _write(port / "rate", f"{hca.gbps} Gb/sec (4X HDR)")
     _write(port / "link_layer", hca.layer)
-    for slot in range(_SLOTS):
+    for slot in range(slots):
         address, kind = hca.gids.get(slot, ("", ""))
         _write(port / f"gids/{slot}", gid(address) if address else _ZEROS)
         (port / "gid_attrs/types").mkdir(parents=True, exist_ok=True)

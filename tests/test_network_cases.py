@@ -152,7 +152,7 @@ class TestWhatTheUserHasSet:
         assert done.stderr.splitlines() == [
             f"slurm-adapter: n0: {variable}={value} names no interface that is up and has an"
             " address there",
-            f"  It has: ens3 (10.0.0.1), ens4 (10.9.0.1). Leave {variable} out, or name one of"
+            f"  n0 has: ens3 (10.0.0.1), ens4 (10.9.0.1). Leave {variable} out, or name one of"
             " them.",
         ]
 

@@ -155,13 +155,13 @@ class TestWhatTheUserHasSet:
                 machines.MIXED,
                 {"NCCL_IB_HCA": "=mlx5"},
                 "n1: NCCL_IB_HCA==mlx5 takes none of its ports",
-                "Active there: mlx5_0:1, mlx5_2:1, mlx5_3:1, mlx5_4:1.",
+                "Active on n1: mlx5_0:1, mlx5_2:1, mlx5_3:1, mlx5_4:1.",
             ),
             (
                 machines.MIXED,
                 {"NCCL_IB_HCA": "mlx5_5"},
                 "n1: NCCL_IB_HCA=mlx5_5 takes only mlx5_5:1, not active",
-                "Active there: mlx5_0:1, mlx5_2:1, mlx5_3:1, mlx5_4:1.",
+                "Active on n1: mlx5_0:1, mlx5_2:1, mlx5_3:1, mlx5_4:1.",
             ),
             (
                 machines.NONE,
@@ -173,7 +173,7 @@ class TestWhatTheUserHasSet:
                 machines.ROCE_BOND,
                 {"NCCL_IB_GID_INDEX": "5"},
                 "n1: NCCL_IB_GID_INDEX=5 is no address of mlx5_bond_0:1",
-                "RoCE v2 addresses there: 3 (200.0.209.6).",
+                "Its RoCE v2 addresses: 3 (200.0.209.6).",
             ),
         ],
     )
@@ -227,6 +227,13 @@ def test_different_slots_on_each_port_are_told_to_an_old_nccl_s_user(tmp_path: P
     assert settings(old) == {"NCCL_IB_HCA": "=mlx5_1,mlx5_2"}
     assert "no GID index is right for all of mlx5_1:1, mlx5_2:1" in old.warnings[0]
     assert chosen(tmp_path / "new", hcas, NEW).warnings == ()
+
+
+def test_addresses_far_down_a_table_are_found(tmp_path: Path) -> None:
+    """Of a container on a host with many: what stands before belongs to others."""
+    hca = Hca("mlx5_1", "Ethernet", gids=machines.addresses("fe80::1", "10.1.0.1", start=140))
+    (port,) = read_ports(str(build(tmp_path, [hca], slots=256)))
+    assert [(gid.index, gid.shown) for gid in port.gids if gid.is_routable] == [(143, "10.1.0.1")]
 
 
 def test_gpus_are_shown_beside_their_hca(tmp_path: Path) -> None:

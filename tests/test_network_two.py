@@ -81,7 +81,7 @@ class TestOverSsh:
             assert row.split()[:3] == [f"gpu-n0{index}", "eth1", f"10.88.0.1{index}"]
             assert f"measured: connected to gpu-n0{peer} from 10.88.0.1{index}" in row
             assert "; not 10.77.0.0/24: gpu-n00 (eth0, 10.77.0.10) cannot reach gpu-n01" in row
-        assert "    eth0: not the way to the others, which is eth1" in rows
+        assert "  not used: eth0: not the way to the others, which is eth1" in rows
 
     def test_where_none_connects_them_nothing_is_started(
         self, apart: User, ssh_hosts: SshHosts

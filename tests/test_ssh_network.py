@@ -26,7 +26,9 @@ def test_an_interface_that_is_not_there_stops_the_start(user: User) -> None:
     assert (done.status, done.out) == (3, "")
     assert done.said == [
         "slurm-adapter: gpu-n00 has no interface ib7 that is up and has an address",
-        "  It has: eth0 (10.77.0.10).",
+        "  gpu-n01 has no interface ib7 that is up and has an address",
+        "  gpu-n00 has: eth0 (10.77.0.10).",
+        "  gpu-n01 has: eth0 (10.77.0.11).",
     ]
 
 
@@ -35,7 +37,7 @@ def test_net_08_a_variable_that_names_nothing_stops_the_start(user: User) -> Non
     done = run_ssh(user, "--env", "NCCL_SOCKET_IFNAME=eth2", "--command", "true", check=False)
     assert (done.status, done.out) == (3, "")
     assert "gpu-n00: NCCL_SOCKET_IFNAME=eth2 names no interface that is up" in done.said[0]
-    assert "It has: eth0 (10.77.0.10)." in done.said[1]
+    assert "gpu-n00 has: eth0 (10.77.0.10)." in done.err
 
 
 @pytest.mark.parametrize("way", ["option", "exported"])

@@ -96,7 +96,7 @@ def _preview(job: Job, names: str | None) -> Cluster:
     reason = "asked for" if job.gpus_per_node is not None else ""
     tasks = tasks_per_node(job)
     view = wanted_view(job, tasks)
-    settings = not_known_yet() if job.nodes > 1 else ()
+    settings = not_known_yet(os.environ) if job.nodes > 1 else ()
     nodes = [
         Node(
             name,

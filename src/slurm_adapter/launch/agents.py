@@ -10,7 +10,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from slurm_adapter.errors import NODE_LOST, AdapterError, ClusterUnfitError, printable
 from slurm_adapter.node import frames
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from slurm_adapter.launch.agent import Agent
     from slurm_adapter.node.events import Event
+
+T = TypeVar("T")
 
 _MOST_REASONS = 5
 _END_S = 10.0
@@ -309,6 +311,23 @@ def _refusal(body: bytes) -> AdapterError:
     except ValueError:
         return ClusterUnfitError("a node refuses, and says why in no way that makes sense")
     return error
+
+
+def of_each(make: Callable[..., T], nodes: Iterable[tuple[Any, ...]]) -> list[T]:
+    """Return what is made of each node; what cannot be made of several is told together.
+
+    Raises:
+        AdapterError: naming every node of which it cannot.
+    """
+    made, errors = [], []
+    for node in nodes:
+        try:
+            made.append(make(*node))
+        except AdapterError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0] if len(errors) == 1 else together(errors)
+    return made
 
 
 def together(errors: Sequence[AdapterError]) -> AdapterError:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from slurm_adapter.cluster.hostlist import fold_hostlist
 from slurm_adapter.errors import ClusterUnfitError
+from slurm_adapter.launch.agents import of_each
 from slurm_adapter.network import ways
 from slurm_adapter.network.choose import Way, choose, given_variables, rdma_chooser
 from slurm_adapter.network.gids import NcclVersion
@@ -77,10 +78,13 @@ def choose_network(
         for one, failed in zip(networks, failures, strict=True)
         if failed and networks.index(one) < networks.index(network)
     ]
-    return [
-        _choose(job, node, report, _reasoned(network, way, index, nodes, without))
-        for index, (node, report, way) in enumerate(zip(nodes, reports, network.ways, strict=True))
+    reasoned = [
+        _reasoned(network, way, index, nodes, without) for index, way in enumerate(network.ways)
     ]
+    return of_each(
+        lambda node, report, way: _choose(job, node, report, way),
+        zip(nodes, reports, reasoned, strict=True),
+    )
 
 
 def candidates(
@@ -94,7 +98,9 @@ def candidates(
     Raises:
         ClusterUnfitError: there is none.
     """
-    fixed = [_fixed(job, *one) for one in zip(nodes, reports, strict=True)]
+    fixed = of_each(
+        lambda node, report: _fixed(job, node, report), zip(nodes, reports, strict=True)
+    )
     if None not in fixed:
         return [_network("the network that you chose", fixed, reports, reached)]
     # A node whose way is fixed has that one into each network.
@@ -135,7 +141,7 @@ def _fixed(job: Job, node: Node, report: Report) -> Way | None:
         if holder is None:
             raise ClusterUnfitError(
                 f"{node.name} has no interface with {node.address}, the address in the host list",
-                f"It has: {listed(report.interfaces)}.",
+                f"{node.name} has: {listed(report.interfaces)}.",
             )
         why = "configured: it has the address that the host list gives"
         return Way(holder.name, node.address, why)

@@ -135,7 +135,8 @@ def dry_plan(job: Job, nodes: Sequence[Node], environment: Mapping[str, str]) ->
     """Return the plan as far as it is known without asking any host."""
     known = tuple(_known(job, node, {}) for node in nodes)
     if len(known) > 1:
-        known = tuple(replace(one, settings=(*one.settings, *not_known_yet())) for one in known)
+        more = not_known_yet({})
+        known = tuple(replace(one, settings=(*one.settings, *more)) for one in known)
     wanted = job.wanted_port(environment)
     port, reason = wanted or (FIRST_PORT, "or the next one that is free on the first host")
     return make_plan(

@@ -101,11 +101,16 @@ def choose(
     return Choice(way, tuple(settings), tuple(warnings), hcas)
 
 
-def not_known_yet() -> tuple[Setting, ...]:
-    """Return what stands for the settings of a node that has not been looked at."""
+def not_known_yet(environment: Mapping[str, str]) -> tuple[Setting, ...]:
+    """Return what stands for the settings of a node that has not been looked at.
+
+    `environment` is what its ranks will inherit, as far as that is known.
+    """
     why = "chosen on the node before its ranks start"
     return tuple(
-        Setting(name, INTERFACE_PLACEHOLDER, why, known=False) for name in (NCCL, GLOO, TENSORPIPE)
+        Setting(name, INTERFACE_PLACEHOLDER, why, known=False)
+        for name in (NCCL, GLOO, TENSORPIPE)
+        if name not in environment
     )
 
 
@@ -177,5 +182,5 @@ def _nothing_named(
 ) -> ClusterUnfitError:
     return ClusterUnfitError(
         f"{node}: {variable}={value} names no interface that is up and has an address there",
-        f"It has: {listed(interfaces)}. Leave {variable} out, or name one of them.",
+        f"{node} has: {listed(interfaces)}. Leave {variable} out, or name one of them.",
     )

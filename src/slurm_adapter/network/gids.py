@@ -129,7 +129,7 @@ def _check_index(
             there = ", ".join(f"{one.index} ({one.shown})" for one in _good(port)) or "none"
             raise ClusterUnfitError(
                 f"{node}: {GID_INDEX}={text} is no address of {port.shown}",
-                f"RoCE v2 addresses there: {there}.",
+                f"Its RoCE v2 addresses: {there}.",
             )
         if not gid.is_routable:
             warnings.append(

@@ -158,7 +158,7 @@ def _by_rails(
             raise ClusterUnfitError(
                 f"{node} cannot use {rail}, which the rails of its site file name"
                 + (f" ({'; '.join(why)})" if why else ": there is none"),
-                f"It has: {listed(usable)}. Mend rails in the [network] table.",
+                f"{node} has: {listed(usable)}. Mend rails in the [network] table.",
             )
         chosen += found
     return chosen
@@ -173,7 +173,7 @@ def _check_given(node: str, value: str, ports: Sequence[Port]) -> list[Port]:
         what = f"only {listed(down)}, not active" if down else "none of its ports"
         raise ClusterUnfitError(
             f"{node}: {HCA}={value} takes {what}",
-            f"Active there: {listed([port for port in ports if port.active])}. Leave {HCA} out, or"
+            f"Active on {node}: {listed([port for port in ports if port.active])}. Leave {HCA} out, or"
             " name one of them.",
         )
     return chosen

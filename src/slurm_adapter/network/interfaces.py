@@ -43,6 +43,8 @@ _ETHERNET, _INFINIBAND = 1, 32
 _NAME, _MTU, _LOWER, _MASTER, _KIND_INFO = 3, 4, 5, 10, 18
 _KIND = 1
 _ADDRESS, _LOCAL, _LONG_FLAGS = 1, 2, 8
+_OF_LINKS = frozenset((_NAME, _MTU, _LOWER, _MASTER, _KIND_INFO))
+_OF_KINDS, _OF_ADDRESSES = frozenset((_KIND,)), frozenset((_ADDRESS, _LOCAL, _LONG_FLAGS))
 _DUPLICATE, _DEPRECATED, _TENTATIVE = 0x08, 0x20, 0x40
 _SCOPES = {0: "global", 200: "site", 253: "link", 254: "host"}
 _TUNNELS = frozenset(
@@ -166,7 +168,7 @@ def _addresses() -> dict[int, list[Address]]:
 def _kind(hardware: int, flags: int, found: _Attributes) -> str:
     if flags & _LOOPBACK:
         return "loopback"
-    word = _text(_attributes(found.get(_KIND_INFO, b"")).get(_KIND, b""))
+    word = _text(_attributes(found.get(_KIND_INFO, b""), 0, _OF_KINDS).get(_KIND, b""))
     if word in _TUNNELS:
         return "tunnel"
     if hardware == _INFINIBAND:
@@ -225,7 +227,7 @@ def _dumped_links() -> list[tuple[int, int, int, _Attributes]]:
     found = []
     for body in _dump(_GET_LINKS, question):
         _, kind, index, flags, _ = _LINK_HEAD.unpack_from(body)
-        found.append((index, kind, flags, _attributes(body[_LINK_HEAD.size :])))
+        found.append((index, kind, flags, _attributes(body, _LINK_HEAD.size, _OF_LINKS)))
     return found
 
 
@@ -240,20 +242,33 @@ def _dumped_addresses() -> list[tuple[int, int, int, int, int, _Attributes]]:
     found = []
     for body in _dump(_GET_ADDRESSES, _ADDRESS_HEAD.pack(0, 0, 0, 0, 0)):
         family, prefix, flags, scope, index = _ADDRESS_HEAD.unpack_from(body)
-        found.append((index, family, prefix, scope, flags, _attributes(body[_ADDRESS_HEAD.size :])))
+        found.append(
+            (
+                index,
+                family,
+                prefix,
+                scope,
+                flags,
+                _attributes(body, _ADDRESS_HEAD.size, _OF_ADDRESSES),
+            )
+        )
     return found
 
 
-def _attributes(data: bytes) -> _Attributes:
-    """Return the attributes that stand one after the other in a message or in an attribute."""
+def _attributes(data: bytes, start: int, wanted: frozenset[int]) -> _Attributes:
+    """Return those attributes of a message, or within an attribute, that are wanted.
+
+    A link has fifty, and there may be hundreds of links.
+    """
     found: _Attributes = {}
-    position = 0
-    while position + _ATTRIBUTE.size <= len(data):
-        length, kind = _ATTRIBUTE.unpack_from(data, position)
+    unpack, last = _ATTRIBUTE.unpack_from, len(data) - _ATTRIBUTE.size
+    while start <= last:
+        length, kind = unpack(data, start)
+        if kind & _NESTED in wanted:
+            found[kind & _NESTED] = data[start + _ATTRIBUTE.size : start + length]
         if length < _ATTRIBUTE.size:
             break
-        found[kind & _NESTED] = data[position + _ATTRIBUTE.size : position + length]
-        position += length + 3 & ~3
+        start += length + 3 & ~3
     return found
 
 

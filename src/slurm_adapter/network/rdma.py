@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 INFINIBAND, ETHERNET = "InfiniBand", "Ethernet"
 ROCE_V2 = "RoCE v2"
 _MAPPED = "0000:0000:0000:0000:0000:ffff:"
-# A table has up to 256 slots, each of which is three files; what is used stands close together.
-_EMPTY_SLOTS = 64
+# A table has up to 256 slots, each of which is three files. What one machine or container uses
+# stands close together; what others use before that is empty here.
+_EMPTY_SLOTS = 24
 
 
 @record
@@ -128,16 +129,16 @@ def _ports(folder: str, device: str) -> Iterator[Port]:
 
 def _gids(port: str) -> Iterator[Gid]:
     """Yield the slots in use: a slot that is free holds zeros, or cannot be read (NET-06)."""
-    empty = 0
-    for index in sorted(int(name) for name in _names(f"{port}/gids") if name.isdigit()):
+    found, empty = False, 0
+    for index in range(len(_listing(f"{port}/gids"))):
         value = read_value(f"{port}/gids/{index}")
         kind = read_value(f"{port}/gid_attrs/types/{index}") if value.strip("0:") else ""
         if kind:
-            empty = 0
+            found, empty = True, 0
             yield Gid(index, value, kind, read_value(f"{port}/gid_attrs/ndevs/{index}"))
         else:
             empty += 1
-            if empty > _EMPTY_SLOTS:
+            if found and empty > _EMPTY_SLOTS:
                 return
 
 
@@ -149,11 +150,14 @@ def _gbps(rate: str) -> float:
 
 def _names(folder: str) -> list[str]:
     """Return what a folder holds, numbers in their names counted as such: mlx5_2 before mlx5_10."""
+    return sorted(_listing(folder), key=_counted)
+
+
+def _listing(folder: str) -> list[str]:
     try:
-        found = os.listdir(folder)  # noqa: PTH208
+        return os.listdir(folder)  # noqa: PTH208
     except OSError:
         return []
-    return sorted(found, key=_counted)
 
 
 def _counted(name: str) -> tuple[str, int, str]:

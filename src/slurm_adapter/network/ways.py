@@ -100,7 +100,7 @@ def way_named(node: str, name: str, interfaces: Sequence[Interface], family: int
             break
     raise ClusterUnfitError(
         f"{node} has no interface {name} that is up and has an address",
-        f"It has: {listed(interfaces)}.",
+        f"{node} has: {listed(interfaces)}.",
     )
 
 
@@ -114,7 +114,9 @@ def way_within(node: str, subnet: str, interfaces: Sequence[Interface]) -> Way:
         for address in interface.usable:
             if interface.up and is_within(address.ip, subnet):
                 return Way(interface.name, address.ip, f"configured: its address is in {subnet}")
-    raise ClusterUnfitError(f"{node} has no address in {subnet}", f"It has: {listed(interfaces)}.")
+    raise ClusterUnfitError(
+        f"{node} has no address in {subnet}", f"{node} has: {listed(interfaces)}."
+    )
 
 
 def is_within(ip: str, subnet: str) -> bool:

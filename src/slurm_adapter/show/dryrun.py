@@ -68,15 +68,19 @@ class DryRun:
         return json.dumps(document, indent=2, ensure_ascii=False)
 
 
-def unused(rows: Sequence[Row]) -> list[str]:
-    """Return a line for each interface or HCA that is not used: why, and on which nodes."""
-    nodes: dict[tuple[str, str], list[str]] = {}
+def network_notes(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Return (title, line) for what stands below the network's table: alike nodes in one line.
+
+    Which GPUs are near an HCA; which interfaces and HCAs are not used, and why.
+    """
+    nodes: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
-        for name, why in row.unused:
-            nodes.setdefault((name, why), []).append(row.node)
+        notes = [("near", *note) for note in row.near]
+        for note in (*notes, *(("not used", *note) for note in row.unused)):
+            nodes.setdefault(note, []).append(row.node)
     return [
-        f"{name}: {why}" + ("" if len(on) == len(rows) else f"  (on {fold_hostlist(on)})")
-        for (name, why), on in nodes.items()
+        (title, f"{name}: {why}" + ("" if len(on) == len(rows) else f"  (on {fold_hostlist(on)})"))
+        for (title, name, why), on in nodes.items()
     ]
 
 

@@ -12,11 +12,11 @@ from slurm_adapter.setting import is_secret
 from slurm_adapter.show.dryrun import (
     explained_words,
     headline,
+    network_notes,
     node_line,
     seen_around,
     shown_indices,
     started_line,
-    unused,
 )
 
 if TYPE_CHECKING:
@@ -94,9 +94,7 @@ def _network(rows: Sequence[Row]) -> Iterator[str]:
         if at == 0:
             yield _aligned(cells[0], widths)
         yield _aligned(cells[at + 1], widths)
-    if lines := unused(rows):
-        yield "  not used:"
-        yield from (f"    {printable(line)}" for line in lines)
+    yield from (f"  {title}: {printable(line)}" for title, line in network_notes(rows))
 
 
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -20,11 +20,11 @@ from slurm_adapter.quoting import shell_words
 from slurm_adapter.show.dryrun import (
     explained_words,
     headline,
+    network_notes,
     node_line,
     seen_around,
     shown_indices,
     started_line,
-    unused,
 )
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ class _Drawing:
             yield _indented(self._network())
             if not self._wide:
                 yield from map(_indented, self._evidence())
-            for line in unused(self._dry_run.network):
-                yield _indented(Text(f"not used: {printable(line)}", style="dim"))
+            for title, line in network_notes(self._dry_run.network):
+                yield _indented(Text(f"{title}: {printable(line)}", style="dim"))
         if self._dry_run.files:
             yield _title("would be made")
             yield from (_indented(Text(path, overflow="fold")) for path in self._dry_run.files)

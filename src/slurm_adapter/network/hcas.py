@@ -173,7 +173,7 @@ def _check_given(node: str, value: str, ports: Sequence[Port]) -> list[Port]:
         what = f"only {listed(down)}, not active" if down else "none of its ports"
         raise ClusterUnfitError(
             f"{node}: {HCA}={value} takes {what}",
-            f"Active on {node}: {listed([port for port in ports if port.active])}. Leave {HCA} out, or"
+            f"Active on {node}: {listed(one for one in ports if one.active)}. Leave {HCA} out, or"
             " name one of them.",
         )
     return chosen

@@ -13,6 +13,8 @@ from commandline import adapter
 from conftest import ADAPTER, PROJECT
 from slurm_adapter.connect.dial import OPENINGS
 from slurm_adapter.connect.settings import ALIVE_INTERVAL_S, CONNECT_TIMEOUT_S
+from slurm_adapter.launch.batch.records import BatchRecord, keep
+from slurm_adapter.launch.batch.records import state_folder as batch_folder
 from slurm_adapter.launch.records import Host, JobRecord, Record, head_name, state_folder
 from slurm_adapter.launch.sync.code import LIMITS
 from slurm_adapter.node import leftovers, runs
@@ -29,6 +31,7 @@ STARTING = ("sbatch", "ssh", "local")
 # Options of other programs that pages name.
 FOREIGN = {
     *("--add", "--global", "--gres", "--label", "--mem", "--no-python", "--test-only", "--write"),
+    *("--dependency", "-d", "-j"),
     *("--help", "--version", "-F", "-G", "-I", "-S", "-m", "-r"),
     *("--NAME", "--init_method", "--n", "--rank", "--world_size"),  # of scripts
     *("--boot", "--log"),  # of `exec`, which typer does not know
@@ -42,7 +45,7 @@ def test_generated_files_are_current(path: Path) -> None:
 
 
 def test_pages_show_commands_at_all() -> None:
-    assert len(SHOWN) == 23
+    assert len(SHOWN) == 30
     assert [page for page, _ in SHOWN].count("README.md") == 11
 
 
@@ -63,13 +66,15 @@ def test_every_start_that_is_shown_is_understood(page: str, command: str, tmp_pa
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """Give a record of one job that has ended."""
+    """Give records of two jobs that have ended."""
     record = Record(state_folder({"XDG_STATE_HOME": str(tmp_path)}) / "ssh-1")
     record.folder.mkdir(parents=True)
     hosts = (Host("gpu01", None, None, None, "python", 0, 1),)
     record.write(JobRecord("train", "run", hosts, 0.0, False, 10.0, 30.0, head_name()))  # noqa: FBT003
     record.rank_file(0).write_text("epoch 1\n")
     record.end(0, "done", print)
+    job = BatchRecord("4711", "", "train", "/none", "", 2, 2, True, 0.0, (), "COMPLETED", 0)  # noqa: FBT003
+    keep(batch_folder({"XDG_STATE_HOME": str(tmp_path)}), job, print)
     return tmp_path
 
 

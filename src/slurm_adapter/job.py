@@ -106,6 +106,12 @@ class Job:
     """A shell script read before the boot file starts, absolute; inside the code directory."""
     install_requirements: bool = False
     """Whether the packages of the code's `pip-requirements.txt` are installed for this run."""
+    warn: str | None = None
+    """SIGNAL@SECONDS: what every rank gets so long before the job's time limit."""
+    retries: int = 0
+    """How often failed ranks are started again in the same allocation."""
+    on_timeout: str | None = None
+    """`requeue:N`: how many more jobs may go on where one runs into its limit."""
     network: Mapping[str, Any] = _EMPTY
     """What the user and the site say of the network, as `network.hints` checks it."""
     slurm: Mapping[str, str | None] = _EMPTY

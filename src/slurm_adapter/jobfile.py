@@ -34,6 +34,9 @@ _EXAMPLES = {
     "inputs": '[inputs] with lines such as data_url = "/datasets/cifar10"',
     "outputs": '[outputs] with lines such as train_url = "/results/train"',
     "slurm": '[slurm] with lines such as partition = "train"; a flag is true or left out',
+    "warn": 'warn = "USR2@120"',
+    "retries": "retries = 2",
+    "on_timeout": 'on_timeout = "requeue:5"',
     "network": '[network] with lines such as subnet = "10.20.0.0/16"',
     "ssh": '[ssh] with lines such as hosts = ["gpu01 slots=8", "gpu[02-04]"]',
 }
@@ -97,6 +100,9 @@ class Settings(BaseModel):
     inputs: dict[str, StrictStr] = {}
     outputs: dict[str, StrictStr] = {}
     slurm: dict[str, SbatchValue] = {}
+    warn: StrictStr | None = None
+    retries: StrictInt | None = None
+    on_timeout: StrictStr | None = None
     network: dict[str, Any] = {}
     """As `network.hints` has it."""
     ssh: SshTable = SshTable()

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -11,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 
-from testbed import daemons, enter, netns, processes
+from testbed import daemons, enter, netns, processes, waiting
 from testbed.jobs import JobEnd, parse_end
-from testbed.names import ACCOUNTS, ADA, ADDRESSES, HEAD, NODES
+from testbed.names import ACCOUNTS, ADA, ADDRESSES, HEAD, NODES, SYSTEM_PATH
 from testbed.ssh import SshHosts
 
 _POLL_S = 0.05
@@ -251,6 +252,24 @@ class SlurmCluster:
     def heal(self, node: str) -> None:
         """Undo `cut`."""
         netns.ip_batch(self._pids[node], netns.heal_commands())
+
+    @contextlib.contextmanager
+    def controller_away(self) -> Iterator[None]:
+        """End slurmctld for a while; whatever runs goes on, and it comes back to what it knew."""
+        (pid,) = (pid for pid in self.pids(HEAD) if processes.title(pid).startswith("slurmctld "))
+        os.kill(pid, signal.SIGTERM)
+        waiting.until(lambda: not processes.program(pid))
+        try:
+            yield
+        finally:
+            path = {"PATH": SYSTEM_PATH}
+            nothing = subprocess.DEVNULL
+            self.popen(
+                ["slurmctld", "-D"], user="root", cwd="/", env=path,
+                stdin=nothing, stdout=nothing, stderr=nothing,
+            )  # fmt: skip
+            answers = ["scontrol", "ping"]
+            waiting.until(lambda: "is UP" in self.run(answers, user="root").stdout)
 
     def log_tails(self) -> str:
         """Return the last lines of every daemon's log."""

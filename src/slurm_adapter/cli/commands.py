@@ -97,6 +97,36 @@ _Probe = Annotated[
 _JobId = Annotated[
     str, typer.Argument(metavar="JOB", help="Its name in the list that `jobs` prints.")
 ]
+_Warn = Annotated[
+    str | None,
+    typer.Option(
+        "--warn",
+        metavar="[SIGNAL@]SECONDS",
+        help="What every rank gets so long before the time limit (USR2).",
+    ),
+]
+_Retries = Annotated[
+    int | None,
+    typer.Option(
+        "--retries",
+        metavar="N",
+        parser=whole_number,
+        help="Start ranks that failed again, so often, in the same allocation.",
+    ),
+]
+_OnTimeout = Annotated[
+    str | None,
+    typer.Option(
+        "--on-timeout",
+        metavar="requeue[:N]",
+        help="Go on in up to N more jobs where one runs into its time limit (3).",
+    ),
+]
+_All = Annotated[bool, typer.Option("--all", help="Your other jobs of Slurm, too.")]
+_Stay = Annotated[
+    bool, typer.Option("--follow", help="Stay until the job ends; its output, its exit status.")
+]
+_Wait = Annotated[bool, typer.Option("--wait", help="Stay until the job ends, without output.")]
 _Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job ends.")]
 _Words = Annotated[list[str] | None, typer.Argument(metavar="[OPTIONS] -- [COMMAND]...")]
 
@@ -108,6 +138,11 @@ def sbatch(
     script_file: _ScriptFile = None,
     parsable: _Parsable = False,
     preview_nodes: _Preview = None,
+    warn: _Warn = None,
+    retries: _Retries = None,
+    on_timeout: _OnTimeout = None,
+    follow: _Stay = False,
+    wait: _Wait = False,
 ) -> int:
     """Write the sbatch script and submit it."""
     from slurm_adapter.cli.sbatch import run_sbatch  # noqa: PLC0415
@@ -118,6 +153,8 @@ def sbatch(
         script_file=script_file,
         parsable=parsable,
         preview_nodes=preview_nodes,
+        more={"warn": warn, "retries": retries, "on_timeout": on_timeout},
+        stay="follow" if follow else "wait" if wait else "",
     )
 
 
@@ -162,11 +199,11 @@ def local(common: dict[str, Any], *, grace: _Grace = 10.0) -> int:
     return run_local(common, grace_s=grace)
 
 
-def jobs() -> int:
-    """List the jobs started over SSH."""
+def jobs(*, everybody: _All = False) -> int:
+    """List the jobs started from here, by Slurm and over SSH."""
     from slurm_adapter.cli.jobs import list_jobs  # noqa: PLC0415
 
-    return list_jobs()
+    return list_jobs(everybody=everybody)
 
 
 def logs(job: _JobId, *, follow: _Follow = False) -> int:
@@ -177,7 +214,7 @@ def logs(job: _JobId, *, follow: _Follow = False) -> int:
 
 
 def stop(job: _JobId) -> int:
-    """End a job on all its hosts."""
+    """End a job on all its nodes."""
     from slurm_adapter.cli.jobs import stop_job  # noqa: PLC0415
 
     return stop_job(job)

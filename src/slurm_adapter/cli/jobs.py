@@ -1,4 +1,7 @@
-"""`jobs`, `logs` and `stop`: what was started over SSH, seen and ended from the head again."""
+"""`jobs`, `logs` and `stop`: what was started from here, seen and ended again.
+
+Jobs of Slurm have a number, and are in `cli.batch`; those over SSH are called ssh-N.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from slurm_adapter.cli import batch
 from slurm_adapter.cli.report import say
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.cluster.hostlist import fold_hostlist
@@ -47,16 +51,17 @@ _NOTED_S = 5.0
 """What a head may take, once all is gone, to keep how the job ended."""
 
 
-def list_jobs() -> int:
-    """Print a line for each job there is a record of."""
+def list_jobs(*, everybody: bool) -> int:
+    """Print a line for each job there is a record of; with `everybody` for others of Slurm, too."""
     lines = [line for record in all_records(_folder()) if (line := _line(record))]
+    lines += batch.rows(everybody=everybody)
     if lines:
         header = ("JOB", "NAME", "STARTED", "RANKS", "STATE", "HOSTS")
         rows = [header, *lines]
         widths = [max(len(row[column]) for row in rows) for column in range(len(header) - 1)]
         write_stdout("".join(_row(row, widths) for row in rows))
     else:
-        say("no jobs were started over SSH from here")
+        say("no jobs were started from here")
     return 0
 
 
@@ -96,6 +101,8 @@ def _state(record: Record, job: JobRecord) -> str:
 
 def show_logs(job_id: str, *, stay: bool) -> int:
     """Print what a job's ranks have written; with `stay` until it ends: its exit status then."""
+    if job_id.isdecimal():
+        return batch.show_logs(job_id, stay=stay)
     record, job = _find(job_id)
     ended = record.ended()
     if ended is not None and ended[1] == NOT_STARTED:
@@ -281,6 +288,8 @@ def _whole(lines: bytes, rest: bytes) -> bytes:
 
 def stop_job(job_id: str) -> int:
     """End a job on all its hosts, and return 0 once that is confirmed."""
+    if job_id.isdecimal():
+        return batch.stop_job(job_id)
     record, job = _find(job_id)
     ended = record.ended()
     if ended is not None:

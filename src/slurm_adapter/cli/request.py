@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from slurm_adapter.errors import BadValueError
@@ -31,8 +32,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def settings_of(common: dict[str, Any], sbatch: list[str] | None = None) -> Settings:
-    """Return the layer of settings that the command line's options make."""
+def settings_of(
+    common: dict[str, Any],
+    sbatch: list[str] | None = None,
+    more: Mapping[str, Any] = MappingProxyType({}),
+) -> Settings:
+    """Return the layer of settings that the command line's options make.
+
+    `more` are those of one command alone, named as in a job file.
+    """
     script, arguments = common["script"], list(common["arguments"] or [])
     if common["command"] is not None and script is not None:
         script, arguments = None, [script, *arguments]
@@ -70,7 +78,7 @@ def settings_of(common: dict[str, Any], sbatch: list[str] | None = None) -> Sett
         "network": network or None,
         "slurm": _sbatch_options(sbatch or []) or None,
     }
-    return settings_from_options(options)
+    return settings_from_options({**options, **more})
 
 
 def _sbatch_options(texts: list[str]) -> dict[str, str | bool]:
@@ -133,6 +141,9 @@ def job_from_settings(settings: Settings, base: str) -> Job:
         outputs=_channels(settings.outputs, base),
         channels_as=settings.channels,
         port=settings.port,
+        warn=settings.warn,
+        retries=settings.retries or 0,
+        on_timeout=settings.on_timeout,
         network=settings.network,
         slurm={name: value or None for name, value in settings.slurm.items()},
         view=settings.view,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from slurm_adapter.cli.report import boot_warnings, check_format, print_dry_run, say, warn
 from slurm_adapter.cli.request import job_from_layers, settings_of
@@ -14,6 +16,9 @@ from slurm_adapter.cluster.hostlist import expand_hostlist
 from slurm_adapter.contracts import wanted_view
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.launch import slurm
+from slurm_adapter.launch.batch.records import BatchRecord, keep, state_folder
+from slurm_adapter.launch.life import CHAIN
+from slurm_adapter.launch.logpath import log_file
 from slurm_adapter.launch.sbatch import HEADER, Script, make_script, tasks_per_node
 from slurm_adapter.network.choose import not_known_yet
 from slurm_adapter.node.program import working_directory
@@ -24,6 +29,8 @@ from slurm_adapter.setting import unbuffered
 from slurm_adapter.show.dryrun import DryRun, SlurmAnswer, made_on_nodes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from slurm_adapter.job import Job
 
 _HEAD_BYTES = 200
@@ -36,10 +43,16 @@ def run_sbatch(
     script_file: str | None,
     parsable: bool,
     preview_nodes: str | None,
+    more: Mapping[str, Any],
+    stay: str,
 ) -> int:
-    """Write the script, submit it, and return the exit status."""
+    """Write the script, submit it, and return the exit status.
+
+    `more` are options of this command that a job file has, too; `stay` is `follow` or `wait` where
+    the command stays until the job has ended.
+    """
     check_format(common["format"])
-    job = job_from_layers(settings_of(common, options), common["job"])
+    job = job_from_layers(settings_of(common, options, more), common["job"])
     if script_file is None:
         job.check_kept(os.environ)
     made = make_script(job, adapter_words(), working_directory(), slurm.site_options())
@@ -55,18 +68,58 @@ def run_sbatch(
         return _only_write(made, script_file, quiet=common["quiet"])
     slurm.make_folders(made)
     slurm.write_script(made, path)
-    submission = slurm.submit(made, path)
+    submission, *others = _submit(made, path)
     sys.stderr.write(submission.said)
     sys.stderr.flush()
     write_stdout(f"{submission.job_id if parsable else submission.line}\n")
+    log = made.summary["output"] or ""
     if not common["quiet"]:
-        log = made.summary["output"] or ""
         if plan.contract.names_workers:
             say(f"output: {job.log_folder}/{plan.workers.log_name(0).replace('-0.', '-<index>.')}")
         say(f"the job's log: {log.replace('%j', submission.job_id)}")
         if common["verbose"]:
             say(f"script: {path}")
-    return submission.status
+    base = str(Path(working_directory()) / (made.summary.get("chdir") or ""))
+    ids = [one.job_id for one in others]
+    records = [
+        _record(one, plan, log_file(log, base, one.job_id), tuple(ids[position:]))
+        for position, one in enumerate((submission, *others))
+    ]
+    for one in records:
+        keep(state_folder(os.environ), one, say)
+    if not stay:
+        return submission.status
+    from slurm_adapter.cli.batch import follow  # noqa: PLC0415 - most do not stay
+
+    return follow(records[0], output=stay == "follow")
+
+
+def _submit(made: Script, path: Path) -> Iterator[slurm.Submission]:
+    """Submit a script, and after it those jobs that may have to go on where it has to stop."""
+    chain = {CHAIN: uuid4().hex} if made.resubmissions else {}
+    submission = slurm.submit(made, path, chain)
+    yield submission
+    for _ in range(made.resubmissions):
+        submission = slurm.submit(made, path, chain, after=submission.job_id)
+        yield submission
+
+
+def _record(
+    submission: slurm.Submission, plan: Plan, log: str, then: tuple[str, ...]
+) -> BatchRecord:
+    job = plan.job
+    return BatchRecord(
+        job_id=submission.job_id,
+        cluster=submission.cluster,
+        name=job.name,
+        folder=job.folder,
+        log=log,
+        nodes=job.nodes,
+        ranks=plan.script_world_size,
+        node_logs=plan.contract.names_workers,
+        submitted_s=time.time(),
+        then=then,
+    )
 
 
 def adapter_words() -> list[str]:

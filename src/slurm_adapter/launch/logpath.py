@@ -37,3 +37,17 @@ def folder_of(path: str, base: str) -> str | None:
     """Return the folder that must exist for a log path; None for /dev/null and its like."""
     folder = os.path.dirname(os.path.join(base, path.replace("%%", "%")))  # noqa: PTH118, PTH120
     return None if folder == "/dev" else folder
+
+
+def log_file(path: str, base: str, job_id: str) -> str:
+    """Return the file that a log path stands for, absolute; empty where only Slurm knows it.
+
+    Args:
+        path: as the directive has it; `%j` and `%%` are filled in here.
+        base: the directory that a relative path is meant from.
+        job_id: the job's number.
+    """
+    parts = [part.replace("%j", job_id) for part in path.split("%%")]
+    if any("%" in part for part in parts):
+        return ""
+    return os.path.join(base, "%".join(parts))  # noqa: PTH118

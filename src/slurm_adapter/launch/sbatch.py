@@ -15,6 +15,7 @@ from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.contracts import get_contract
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job import Argv, Boot, Command, Job
+from slurm_adapter.launch.life import CHAIN, Life
 from slurm_adapter.launch.logpath import folder_of, read_log_path
 from slurm_adapter.launch.options import GPUS, MEMORY, check_options
 from slurm_adapter.launch.timelimit import read_time_limit
@@ -56,6 +57,8 @@ class Script:
     environment: dict[str, str] = field(default_factory=dict)
     """Secret variables: given to sbatch's own environment, never written into the text."""
     warnings: tuple[str, ...] = ()
+    resubmissions: int = 0
+    """How many more jobs of this script may go on where one runs into its time limit."""
 
     @property
     def summary(self) -> dict[str, str | None]:
@@ -92,7 +95,9 @@ def make_script(
             f"the job's folder {job.folder} holds a backslash, which Slurm takes for an escape",
             "Name another with --job-folder DIR.",
         )
-    directives = _directives(job, options)
+    life = Life.parse(job.warn, job.retries, job.on_timeout)
+    life.check(get_contract(job.contract).starts, options)
+    directives = _directives(job, options, life)
     values = {item.name: item.value for item in directives}
     logs = [str(values[name]) for name in _LOG_OPTIONS if values.get(name)]
     folders = dict.fromkeys([job.log_folder, *(folder_of(log, base) for log in logs)])
@@ -105,7 +110,8 @@ def make_script(
         "set -euo pipefail",
         *_variables(job),
         "",
-        *_step(job, adapter, values.get("cpus-per-task")),
+        *_start(job, life),
+        *_step(job, adapter, values.get("cpus-per-task"), life.retries),
     ]
     return Script(
         text="\n".join(lines) + "\n",
@@ -113,6 +119,7 @@ def make_script(
         folders=tuple(folder for folder in folders if folder is not None),
         environment=secrets,
         warnings=tuple(warnings),
+        resubmissions=life.resubmissions,
     )
 
 
@@ -128,7 +135,7 @@ def tasks_per_node(job: Job) -> int:
     return contract.ranks_on(Node("", gpus=job.gpus_per_node))
 
 
-def _directives(job: Job, options: dict[str, str | None]) -> list[Directive]:
+def _directives(job: Job, options: dict[str, str | None], life: Life) -> list[Directive]:
     stem = job.file_stem
     ours = [
         Directive("job-name", job.name, "the job's name"),
@@ -142,6 +149,10 @@ def _directives(job: Job, options: dict[str, str | None]) -> list[Directive]:
         ours.append(Directive("output", path, "the job's log folder"))
     if "requeue" in options and "open-mode" not in options:
         ours.append(Directive("open-mode", "append", "a requeued job keeps its first log (SB-12)"))
+    if life.warn is not None:
+        name, seconds = life.warn
+        why = f"every rank gets SIG{name} so many seconds before the time limit"
+        ours.append(Directive("signal", f"{name}@{seconds}", why))
     given = {item.name for item in ours}
     return ours + [
         Directive(name, value, "given by you")
@@ -205,28 +216,56 @@ def _variables(job: Job) -> Iterator[str]:
             yield export_line(name, value)
 
 
-def _step(job: Job, adapter: Sequence[str], cpus_per_task: str | None) -> Iterator[str]:
+def _start(job: Job, life: Life) -> Iterator[str]:
+    """Yield the lines before the first rank: a job of a chain may have nothing left to do."""
+    if life.resubmissions:
+        ended = f'{shell_word(job.folder)}/ended-"${CHAIN}"'
+        yield "# Submitted ahead, to go on where the job before it ran into its time limit: where"
+        yield "# that one ended by itself, this one has nothing to do, and ends likewise."
+        yield f'if [ -n "${{{CHAIN}-}}" ] && [ -e {ended} ]; then exit "$(cat {ended})"; fi'
+        yield ""
+
+
+def _step(
+    job: Job, adapter: Sequence[str], cpus_per_task: str | None, retries: int
+) -> Iterator[str]:
+    contract = get_contract(job.contract)
+    starts = contract.starts
+    ends = [job.folder, *([] if starts == "rank" else [starts])]
+    finish = f'{shell_words([*adapter, "finish"])} "$1" /proc/self/fd/2'
+    yield f"# Each task becomes its {starts}; the first that fails ends the others."
+    if not retries:
+        yield from _attempt(job, adapter, cpus_per_task)
+        yield "# srun returns the highest status of all, this that of the first failure; it"
+        yield "# ends the nodes' logs and takes away what was for this run alone."
+        yield f"{finish} {shell_words(ends)}"
+        return
+    yield f"# Where that happens all are started again, up to {retries} times; not after the"
+    yield "# loss of a node (4), without which the job cannot go on here."
+    yield f"for attempt in $(seq 0 {retries}); do"
+    yield from (f"    {line}" for line in _attempt(job, adapter, cpus_per_task))
+    yield "    # srun returns the highest status of all, this that of the first failure; it"
+    yield "    # ends the nodes' logs and takes away what was for this run alone."
+    rest = shell_words([job.folder, starts])
+    yield f'    {finish} {rest} "$attempt" && exit 0 || status=$?'
+    yield '    [ "$status" -ne 4 ] || break'
+    yield "done"
+    yield 'exit "$status"'
+
+
+def _attempt(job: Job, adapter: Sequence[str], cpus_per_task: str | None) -> Iterator[str]:
     # --export: srun would inherit a reduced --export of sbatch (SB-04). --cpus-per-task: srun
     # does not take it from the job since Slurm 22.05 (SB-09).
     srun = ["srun", "--label", "--kill-on-bad-exit=1", "--export=ALL"]
     if cpus_per_task is not None:
         srun.append(f"--cpus-per-task={cpus_per_task}")
-    contract = get_contract(job.contract)
-    logs = contract.names_workers  # one rank, and one log file, on each node
-    yield f"# Each task becomes its {contract.starts}; the first that fails ends the others."
+    logs = get_contract(job.contract).names_workers  # one rank, and one log file, on each node
     yield f'echo "{START} job $SLURM_JOB_ID on $SLURM_JOB_NODELIST" >&2'
     yield "set -- 0"
     yield f"{shell_words(srun)} \\"
     yield f"    {shell_words([*adapter, 'exec', *(['--log'] if logs else [])])} \\"
-    options = list(_exec_options(job))
-    rest = _program(job)
-    yield from (f"    {option} \\" for option in options)
-    yield f'    {rest} || set -- "$?"'
-    yield "# srun returns the highest status of all, this that of the first failure; it"
-    yield "# ends the nodes' logs and takes away what was for this run alone."
-    named = [] if contract.starts == "rank" else [contract.starts]
-    rest = shell_words([job.folder, *named])
-    yield f'{shell_words([*adapter, "finish"])} "$1" /proc/self/fd/2 {rest}'
+    yield from (f"    {option} \\" for option in _exec_options(job))
+    yield f'    {_program(job)} || set -- "$?"'
 
 
 def _exec_options(job: Job) -> Iterator[str]:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from slurm_adapter.errors import ClusterUnfitError
@@ -77,13 +78,24 @@ def write_script(script: Script, path: Path) -> None:
         ) from error
 
 
-def submit(script: Script, path: Path) -> Submission:
+def submit(
+    script: Script, path: Path, more: Mapping[str, str] = MappingProxyType({}), after: str = ""
+) -> Submission:
     """Submit a written script.
+
+    Args:
+        script: the script.
+        path: where it was written.
+        more: variables for sbatch beside the script's own.
+        after: the job that has to fail first; where it does not, this one is taken away again.
 
     Raises:
         ClusterUnfitError: with sbatch's own words where it refuses; nothing was started.
     """
-    answer = _sbatch(["--parsable", str(path)], _environment(script))
+    words = ["--parsable"]
+    if after:
+        words += [f"--dependency=afternotok:{after}", "--kill-on-invalid-dep=yes"]
+    answer = _sbatch([*words, str(path)], {**_environment(script), **more})
     job_id, _, cluster = answer.stdout.strip().partition(";")
     if not job_id.isdecimal():
         raise ClusterUnfitError(

@@ -31,7 +31,9 @@ _EXITED = re.compile(r"Exited with exit code ([0-9]+)")
 _OUT_OF_MEMORY = "Out Of Memory"
 _MOST_STATUS = 255
 _SHOWN_LINES, _SHOWN_BYTES = 10, 4096
-_USAGE = "slurm-adapter finish STATUS LOG [FOLDER [TASKS]]"
+_USAGE = "slurm-adapter finish STATUS LOG [FOLDER [TASKS [STEP]]]"
+_CHAIN = "SLURM_ADAPTER_CHAIN"
+"""As `launch.life` has it: the jobs that continue each other."""
 
 
 @record
@@ -51,12 +53,12 @@ class Ends:
 
 
 def main(words: Sequence[str]) -> int:
-    """Return the first failure's status: `finish STATUS LOG [FOLDER [TASKS]]`.
+    """Return the first failure's status: `finish STATUS LOG [FOLDER [TASKS [STEP]]]`.
 
     STATUS is srun's own, LOG the log of the job, FOLDER the job's own, TASKS what a task is called
-    where it is no rank.
+    where it is no rank, STEP the number of the step where it is not the first.
     """
-    if len(words) not in (2, 3, 4) or not is_number(words[0]):
+    if not 2 <= len(words) <= 5 or not is_number(words[0]):  # noqa: PLR2004
         raise BadValueError("finish is called by generated scripts", _USAGE)
     status = int(words[0])
     ends = Ends()
@@ -64,13 +66,14 @@ def main(words: Sequence[str]) -> int:
         try:
             # Lines end at \n alone: after a carriage return a rank could write anything unlabelled.
             with open(words[1], encoding="utf-8", errors="replace", newline="\n") as log:  # noqa: PTH123
-                ends = read_ends(log, *words[3:])
+                ends = read_ends(log, *words[3:4])
         except OSError:
             ends = Ends()
     if ends.said:
         print(f"slurm-adapter: {ends.said}", file=sys.stderr)  # noqa: T201
     if len(words) > 2:  # noqa: PLR2004
-        _end_run(words[2], status, ends, os.environ)
+        _end_run(words[2], status, ends, os.environ, *words[4:])
+        _note_end(words[2], ends.status or status, os.environ)
     return ends.status or status
 
 
@@ -113,14 +116,24 @@ def _status(how: str) -> int | None:
     )
 
 
-def _end_run(folder: str, status: int, ends: Ends, environment: Mapping[str, str]) -> None:
+def _note_end(folder: str, status: int, environment: Mapping[str, str]) -> None:
+    """Tell the next job of a chain that this one ended by itself (one that is killed cannot)."""
+    chain = environment.get(_CHAIN, "")
+    if not chain.isalnum() or status == NODE_LOST:
+        return
+    with open(f"{folder}/ended-{chain}", "w") as file:  # noqa: PTH123
+        file.write(f"{status}\n")
+
+
+def _end_run(
+    folder: str, status: int, ends: Ends, environment: Mapping[str, str], step: str = "0"
+) -> None:
     """Write the last line of each node's log, and take away what was for this run alone."""
     from slurm_adapter.contracts.place import name_workers  # noqa: PLC0415 - seldom needed
     from slurm_adapter.node.step import derive_uuid  # noqa: PLC0415
     from slurm_adapter.node.tree import remove_run  # noqa: PLC0415
 
-    # A generated script has one step, and that is step 0.
-    uuid = derive_uuid(environment, "0")
+    uuid = derive_uuid(environment, step)
     workers = name_workers(uuid, int(environment.get("SLURM_JOB_NUM_NODES") or 1))
     told = status == 0 or (bool(ends.by_rank) and not ends.lost)
     for index in range(workers.count):

@@ -1,0 +1,1 @@
+"""Jobs that were submitted to Slurm: their records, their states, their output as it grows."""

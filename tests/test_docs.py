@@ -45,7 +45,7 @@ def test_generated_files_are_current(path: Path) -> None:
 
 
 def test_pages_show_commands_at_all() -> None:
-    assert len(SHOWN) == 30
+    assert len(SHOWN) == 32
     assert [page for page, _ in SHOWN].count("README.md") == 11
 
 

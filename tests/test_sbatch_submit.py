@@ -53,7 +53,8 @@ class User:
         return self.types("scontrol", "show", "job", job).out
 
     def jobs(self) -> str:
-        return self.types("squeue", "--noheader", "--all", "--states=all", "--format=%i").out
+        shown = self.types("squeue", "--noheader", "--all", "--states=all", "--format=%i").out
+        return "\n".join(sorted(shown.splitlines()))  # their order changes as they end
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -147,6 +148,25 @@ def _state_of(job_id: str) -> BatchState | None:
     except AwayError:
         return None
     return state
+
+
+def remove_snapshots() -> int:
+    """Remove the code's copies of jobs that have ended; say which, and which are kept."""
+    folder = _folder()
+    records = [one for one in all_batch_records(folder) if one.snapshot]
+    rows(everybody=False)  # finds out which have ended meanwhile
+    ended = {one.job_id: one.state for one in all_batch_records(folder)}
+    kept = {one.snapshot for one in records if not ended[one.job_id]}
+    for path in dict.fromkeys(one.snapshot for one in records):
+        jobs = ", ".join(one.job_id for one in records if one.snapshot == path)
+        if path in kept:
+            say(f"kept, as job {jobs} has not ended: {path}")
+        elif os.path.isdir(path):  # noqa: PTH112
+            shutil.rmtree(path, ignore_errors=True)
+            say(f"removed, of job {jobs}: {path}")
+    if not records:
+        say("there are no snapshots")
+    return 0
 
 
 def rows(*, everybody: bool) -> list[tuple[str, ...]]:

@@ -122,6 +122,13 @@ _OnTimeout = Annotated[
         help="Go on in up to N more jobs where one runs into its time limit (3).",
     ),
 ]
+_Snapshot = Annotated[
+    bool,
+    typer.Option("--snapshot", help="Run a copy of the code as it is now, in the job's folder."),
+]
+_Clean = Annotated[
+    bool, typer.Option("--clean", help="Remove the snapshots of jobs that have ended.")
+]
 _All = Annotated[bool, typer.Option("--all", help="Your other jobs of Slurm, too.")]
 _Stay = Annotated[
     bool, typer.Option("--follow", help="Stay until the job ends; its output, its exit status.")
@@ -141,6 +148,7 @@ def sbatch(
     warn: _Warn = None,
     retries: _Retries = None,
     on_timeout: _OnTimeout = None,
+    snapshot: _Snapshot = False,
     follow: _Stay = False,
     wait: _Wait = False,
 ) -> int:
@@ -154,6 +162,7 @@ def sbatch(
         parsable=parsable,
         preview_nodes=preview_nodes,
         more={"warn": warn, "retries": retries, "on_timeout": on_timeout},
+        snapshot=snapshot,
         stay="follow" if follow else "wait" if wait else "",
     )
 
@@ -199,8 +208,12 @@ def local(common: dict[str, Any], *, grace: _Grace = 10.0) -> int:
     return run_local(common, grace_s=grace)
 
 
-def jobs(*, everybody: _All = False) -> int:
+def jobs(*, everybody: _All = False, clean: _Clean = False) -> int:
     """List the jobs started from here, by Slurm and over SSH."""
+    if clean:
+        from slurm_adapter.cli.batch import remove_snapshots  # noqa: PLC0415
+
+        return remove_snapshots()
     from slurm_adapter.cli.jobs import list_jobs  # noqa: PLC0415
 
     return list_jobs(everybody=everybody)

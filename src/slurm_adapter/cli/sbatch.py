@@ -20,6 +20,7 @@ from slurm_adapter.launch.batch.records import BatchRecord, keep, state_folder
 from slurm_adapter.launch.life import CHAIN
 from slurm_adapter.launch.logpath import log_file
 from slurm_adapter.launch.sbatch import HEADER, Script, make_script, tasks_per_node
+from slurm_adapter.launch.snapshot import folder_of, planned, take
 from slurm_adapter.network.choose import not_known_yet
 from slurm_adapter.node.program import working_directory
 from slurm_adapter.output import write_stdout
@@ -29,7 +30,7 @@ from slurm_adapter.setting import unbuffered
 from slurm_adapter.show.dryrun import DryRun, SlurmAnswer, made_on_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from slurm_adapter.job import Job
 
@@ -44,6 +45,7 @@ def run_sbatch(
     parsable: bool,
     preview_nodes: str | None,
     more: Mapping[str, Any],
+    snapshot: bool,
     stay: str,
 ) -> int:
     """Write the script, submit it, and return the exit status.
@@ -55,43 +57,46 @@ def run_sbatch(
     job = job_from_layers(settings_of(common, options, more), common["job"])
     if script_file is None:
         job.check_kept(os.environ)
+    code, program = job.code, job.program
+    if snapshot:
+        job = planned(job)
     made = make_script(job, adapter_words(), working_directory(), slurm.site_options())
     plan = make_plan(job, _preview(job, preview_nodes), _preview_run(job))
-    warnings = (*plan.warnings, *made.warnings, *boot_warnings(plan))
+    warnings = (*plan.warnings, *made.warnings, *boot_warnings(plan, program))
     path = Path(job.folder) / f"{job.file_stem}.sbatch"
     if common["dry_run"]:
         print_dry_run(_dry_run(plan, made, path, warnings), common["format"])
         return 0
+    if snapshot:
+        warnings += take(code, job)
     if not common["quiet"]:
         warn(warnings)
     if script_file is not None:
         return _only_write(made, script_file, quiet=common["quiet"])
     slurm.make_folders(made)
     slurm.write_script(made, path)
-    submission, *others = _submit(made, path)
-    sys.stderr.write(submission.said)
+    submissions = list(_submit(made, path))
+    sys.stderr.write(submissions[0].said)
     sys.stderr.flush()
-    write_stdout(f"{submission.job_id if parsable else submission.line}\n")
-    log = made.summary["output"] or ""
+    write_stdout(f"{submissions[0].job_id if parsable else submissions[0].line}\n")
     if not common["quiet"]:
-        if plan.contract.names_workers:
-            say(f"output: {job.log_folder}/{plan.workers.log_name(0).replace('-0.', '-<index>.')}")
-        say(f"the job's log: {log.replace('%j', submission.job_id)}")
-        if common["verbose"]:
-            say(f"script: {path}")
-    base = str(Path(working_directory()) / (made.summary.get("chdir") or ""))
-    ids = [one.job_id for one in others]
-    records = [
-        _record(one, plan, log_file(log, base, one.job_id), tuple(ids[position:]))
-        for position, one in enumerate((submission, *others))
-    ]
-    for one in records:
-        keep(state_folder(os.environ), one, say)
+        _tell(plan, made, submissions[0], path if common["verbose"] else None)
+    records = _keep(plan, made, submissions, folder_of(job) if snapshot else "")
     if not stay:
-        return submission.status
+        return submissions[0].status
     from slurm_adapter.cli.batch import follow  # noqa: PLC0415 - most do not stay
 
     return follow(records[0], output=stay == "follow")
+
+
+def _tell(plan: Plan, made: Script, submission: slurm.Submission, path: Path | None) -> None:
+    """Say where the job writes; where its script is, too, where that is wanted."""
+    job, log = plan.job, made.summary["output"] or ""
+    if plan.contract.names_workers:
+        say(f"output: {job.log_folder}/{plan.workers.log_name(0).replace('-0.', '-<index>.')}")
+    say(f"the job's log: {log.replace('%j', submission.job_id)}")
+    if path is not None:
+        say(f"script: {path}")
 
 
 def _submit(made: Script, path: Path) -> Iterator[slurm.Submission]:
@@ -104,22 +109,32 @@ def _submit(made: Script, path: Path) -> Iterator[slurm.Submission]:
         yield submission
 
 
-def _record(
-    submission: slurm.Submission, plan: Plan, log: str, then: tuple[str, ...]
-) -> BatchRecord:
-    job = plan.job
-    return BatchRecord(
-        job_id=submission.job_id,
-        cluster=submission.cluster,
-        name=job.name,
-        folder=job.folder,
-        log=log,
-        nodes=job.nodes,
-        ranks=plan.script_world_size,
-        node_logs=plan.contract.names_workers,
-        submitted_s=time.time(),
-        then=then,
-    )
+def _keep(
+    plan: Plan, made: Script, submissions: Sequence[slurm.Submission], snapshot: str
+) -> list[BatchRecord]:
+    """Keep a record of each job that was submitted, and return them."""
+    job, log = plan.job, made.summary["output"] or ""
+    base = str(Path(working_directory()) / (made.summary.get("chdir") or ""))
+    ids = [one.job_id for one in submissions]
+    records = [
+        BatchRecord(
+            job_id=one.job_id,
+            cluster=one.cluster,
+            name=job.name,
+            folder=job.folder,
+            log=log_file(log, base, one.job_id),
+            nodes=job.nodes,
+            ranks=plan.script_world_size,
+            node_logs=plan.contract.names_workers,
+            submitted_s=time.time(),
+            then=tuple(ids[position:]),
+            snapshot=snapshot,
+        )
+        for position, one in enumerate(submissions, 1)
+    ]
+    for record in records:
+        keep(state_folder(os.environ), record, say)
+    return records
 
 
 def adapter_words() -> list[str]:

@@ -11,8 +11,8 @@ from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import VISIBLE_DEVICES
 from slurm_adapter.contracts import wanted_view
 from slurm_adapter.errors import ClusterUnfitError
-from slurm_adapter.job import Boot
 from slurm_adapter.launch.network import choose_network
+from slurm_adapter.launch.snapshot import moved_to
 from slurm_adapter.network.choose import not_known_yet
 from slurm_adapter.network.report import Report
 from slurm_adapter.network.rows import row_of
@@ -255,16 +255,7 @@ def _check_addresses(nodes: Sequence[Node]) -> None:
 
 def moved_to_hosts(job: Job) -> Job:
     """Return a job that is run from the copy of its code directory in its folder on each host."""
-    code = f"{job.folder}/code/{os.path.basename(job.code)}"  # noqa: PTH119
-
-    def there(path: str) -> str:
-        return os.path.join(code, os.path.relpath(path, job.code))  # noqa: PTH118
-
-    program = job.program
-    if isinstance(program, Boot):
-        program = Boot(there(program.path))
-    pre_start = None if job.pre_start is None else there(job.pre_start)
-    return replace(job, code=code, program=program, pre_start=pre_start)
+    return moved_to(job, f"{job.folder}/code/{os.path.basename(job.code)}")  # noqa: PTH119
 
 
 def new_run() -> str:

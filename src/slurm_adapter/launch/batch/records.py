@@ -44,6 +44,8 @@ class BatchRecord:
     """Seconds since the epoch."""
     then: tuple[str, ...] = ()
     """The jobs that go on, one after the other, where this one runs into its time limit."""
+    snapshot: str = ""
+    """The folder of its own copy of the code, empty where it has none."""
     state: str = ""
     """Slurm's word for how it ended; empty while that is not known."""
     status: int | None = None

@@ -173,3 +173,37 @@ while not pathlib.Path(sys.argv[-1]).exists():
         assert [user.finish(number).state for number in numbers] == ["CANCELLED"] * 3
         shown = user.run("slurm-adapter", "jobs")
         assert all(re.search(rf"^{number} .*CANCELLED", shown, re.MULTILINE) for number in numbers)
+
+
+RESUMING = """
+import os, pathlib, sys, time
+rank = os.environ["VC_TASK_INDEX"]
+folder = next(word for word in sys.argv if word.startswith("--train_url=")).partition("=")[2]
+step = pathlib.Path(folder) / f"step-{rank}"
+before = step.read_text() if step.exists() else "nothing"
+print("resumes from", before, "restart", os.environ.get("SLURM_RESTART_COUNT", "0"), flush=True)
+step.write_text("41")
+while before == "nothing":
+    time.sleep(0.05)
+"""
+
+
+def test_sb_12_a_requeued_job_goes_on_from_its_outputs(user: User) -> None:
+    """SB-12: the second start finds what the first one wrote, and both are in the logs."""
+    user.write("resuming.py", RESUMING)
+    options = ("--sbatch", "requeue", "--output", "train_url=out", "--parsable", "-q")
+    number = user.run("slurm-adapter", "sbatch", "-N", "2", *options, "resuming.py").strip()
+    assert until(lambda: len(list(user.outside(".").glob("out/step-*"))) == 2)
+    user.run("scontrol", "requeue", number)
+    shown = ["squeue", "-h", "-o", "%T", "-j", number]
+    assert until(lambda: user.run(*shown).strip() == "PENDING")
+    # What is left of the first run would be taken for the end of the second.
+    nodes = ["sinfo", "-h", "-p", "train", "-o", "%T"]
+    assert until(lambda: user.run(*nodes).split() == ["idle"])
+    user.run("scontrol", "update", f"jobid={number}", "starttime=now")  # it would wait two minutes
+    assert user.finish(number).state == "COMPLETED"
+    logs = sorted(user.outside("slurm-adapter/resuming/log").glob("*-worker-1.log"))
+    lines = sorted(path.read_text().splitlines()[0] for path in logs)
+    assert lines == ["resumes from 41 restart 1", "resumes from nothing restart 0"]
+    text = user.log(f"slurm-adapter/resuming/log/resuming-{number}.out")
+    assert text.count(f"starting job {number} on gpu-n[00-01]") == 2

@@ -30,7 +30,17 @@ SHOWN = [(page.name, command) for page in PAGES for command in COMMAND.findall(p
 STARTING = ("sbatch", "ssh", "local")
 # Options of other programs that pages name.
 FOREIGN = {
-    *("--add", "--global", "--gres", "--label", "--mem", "--no-python", "--test-only", "--write"),
+    *(
+        "--add",
+        "--export",
+        "--global",
+        "--gres",
+        "--label",
+        "--mem",
+        "--no-python",
+        "--test-only",
+        "--write",
+    ),
     *("--dependency", "-d", "-j"),
     *("--help", "--version", "-F", "-G", "-I", "-S", "-m", "-r"),
     *("--NAME", "--init_method", "--n", "--rank", "--world_size"),  # of scripts
@@ -45,7 +55,7 @@ def test_generated_files_are_current(path: Path) -> None:
 
 
 def test_pages_show_commands_at_all() -> None:
-    assert len(SHOWN) == 32
+    assert len(SHOWN) == 33
     assert [page for page, _ in SHOWN].count("README.md") == 11
 
 
@@ -73,7 +83,19 @@ def state(tmp_path: Path) -> Path:
     record.write(JobRecord("train", "run", hosts, 0.0, False, 10.0, 30.0, head_name()))  # noqa: FBT003
     record.rank_file(0).write_text("epoch 1\n")
     record.end(0, "done", print)
-    job = BatchRecord("4711", "", "train", "/none", "", 2, 2, True, 0.0, (), "COMPLETED", 0)  # noqa: FBT003
+    job = BatchRecord(
+        job_id="4711",
+        cluster="",
+        name="train",
+        folder="/none",
+        log="",
+        nodes=2,
+        ranks=2,
+        node_logs=True,
+        submitted_s=0.0,
+        state="COMPLETED",
+        status=0,
+    )
     keep(batch_folder({"XDG_STATE_HOME": str(tmp_path)}), job, print)
     return tmp_path
 

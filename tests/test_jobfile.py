@@ -78,6 +78,7 @@ class TestTheExample:
             "cpus-per-task": "72",
             "mem": "488281M",
             "output": f"{folder}/slurm-adapter/gpu-train/log/gpu-train-%j.out",
+            "open-mode": "append",
             "partition": "train",
             "time": "02:00:00",
         }
@@ -129,6 +130,27 @@ class TestValues:
         done = script(folder, 'command = "true"\n[slurm]\nrequeue = true\n')
         assert done.directives["requeue"] is None
 
+    def test_may_say_how_slurm_is_asked(self, folder: Path) -> None:
+        text = 'command = "true"\ngpus_per_node = 4\ngpu_option = "gres"\n'
+        text += "exclusive = true\nrequeue = true\n"
+        asked = script(folder, text).directives
+        assert (asked["gres"], asked["exclusive"], asked["requeue"]) == ("gpu:4", None, None)
+        asked = script(folder, text, SLURM_ADAPTER_GPU_OPTION="none").directives
+        assert not {"gres", "gpus-per-node"} & asked.keys()
+
+    def test_may_name_modules_and_an_environment(self, folder: Path) -> None:
+        text = 'command = "true"\nmodules = ["gcc/12", "cuda"]\nvenv = "my venv"\n'
+        text += 'prologue = ["""\nulimit -n 64\ncd /\n"""]\n'
+        lines = script(folder, text).out.splitlines()
+        assert "module load gcc/12 cuda || exit" in lines
+        assert f". '{folder}/my venv/bin/activate' || exit" in lines
+        assert "# Your own lines.\nulimit -n 64\ncd /\nset -u" in "\n".join(lines)
+
+    def test_may_be_an_environments_name_or_its_path(self, folder: Path) -> None:
+        for value, said in [("train", "train"), ("./env", f"{folder}/env"), ("/a/env", "/a/env")]:
+            done = script(folder, f'command = "true"\nconda = "{value}"\n')
+            assert f"conda activate {said} || exit" in done.out.splitlines()
+
     def test_may_name_variables_to_keep(self, folder: Path) -> None:
         done = script(folder, 'command = "true"\nkeep = ["MASTER_ADDR"]\n')
         assert "    --env=MASTER_ADDR \\" in done.out.splitlines()
@@ -154,6 +176,9 @@ class TestValues:
         ("[slurm]\nrequeue = false", "slurm.requeue: a flag that is not wanted is left out"),
         ("[slurm]\ntime = [1]", "slurm.time = [1] is not a text in quotes"),
         ('boot = "gpu-train/train.py"\ncommand = "true"', "two programs"),
+        ('venv = "a"\nconda = "b"', "venv and conda are two environments\nGive one"),
+        ('modules = "gcc"', 'modules = "gcc" is not a list\nWrite it as in: modules = ['),
+        ("exclusive = 1", "exclusive = 1 is not true or false"),
         ("name = gpu-train", "job.toml is not TOML: "),
         ('name = "a"\nname = "b"', "job.toml is not TOML: "),
     ],
@@ -217,6 +242,16 @@ class TestPrecedence:
         done = plan(folder, EXAMPLE, "--view", "off", "other.py", "--lr", "1")
         assert argv(done)[1] == f"{folder}/gpu-train/other.py"
         assert argv(done)[-2:] == ["--lr", "1"]
+
+    def test_of_environments_a_later_one_takes_the_place_of_both(self, folder: Path) -> None:
+        done = script(folder, 'command = "true"\nvenv = "/a"\n', "--conda", "train")
+        assert "conda activate train || exit" in done.out.splitlines()
+        assert "/a/bin/activate" not in done.out
+
+    def test_of_lists_a_later_one_takes_the_place(self, folder: Path) -> None:
+        text = 'command = "true"\nmodules = ["gcc"]\nprologue = ["true"]\n'
+        done = script(folder, text, "--module", "cuda", "--prologue", "cd /")
+        assert "module load cuda || exit\n# Your own lines.\ncd /\nset -u\n" in done.out
 
     def test_the_config_file_is_found_in_the_home_directory(self, folder: Path) -> None:
         configured(folder / ".config", "nodes = 2")

@@ -162,8 +162,8 @@ while not pathlib.Path(sys.argv[-1]).exists():
         numbers = self.submit(user, "fail.py")
         ends = [user.finish(number) for number in numbers]
         assert [end.exit_status for end in ends] == [6] * 3
-        logs = sorted(user.outside("slurm-adapter/fail/log").glob("*.out"))
-        assert ["starting job" in log.read_text() for log in logs] == [True, False, False]
+        texts = [user.log(f"slurm-adapter/fail/log/fail-{number}.out") for number in numbers]
+        assert ["starting job" in text for text in texts] == [True, False, False]
 
     def test_is_stopped_as_one(self, user: User) -> None:
         user.write("sleeper.py", self.SLEEPER)

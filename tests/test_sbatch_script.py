@@ -24,15 +24,16 @@ SMALL = f"""\
 #SBATCH --ntasks-per-node=1
 #SBATCH --gpus-per-node=8
 #SBATCH --output=/job/log/train-%j.out
+#SBATCH --open-mode=append
 #SBATCH --partition=gpu
 
 set -euo pipefail
+echo "slurm-adapter: starting job $SLURM_JOB_ID on $SLURM_JOB_NODELIST" >&2
 
 # The job's variables; srun passes them on.
 export WANDB_MODE=offline
 
 # Each task becomes its rank; the first that fails ends the others.
-echo "slurm-adapter: starting job $SLURM_JOB_ID on $SLURM_JOB_NODELIST" >&2
 set -- 0
 srun --label --kill-on-bad-exit=1 --export=ALL \\
     /opt/bin/slurm-adapter exec --log \\
@@ -68,11 +69,18 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "env contract": {"contract": "env", "gpus_per_node": 8, "cpus_per_task": 72},
     "torchrun contract": {"contract": "torchrun", "gpus_per_node": 8, "cpus_per_task": 72},
     "ascend": {"accelerator": "npu", "gpus_per_node": 8, "slurm": {"gres": "tmp:1"}},
+    "gres": {"gpu_option": "gres", "gpus_per_node": 8, "exclusive": True, "requeue": True},
+    "modules": {"modules": ("gcc/12", "cuda/12.4")},
+    "venv": {"venv": "/home/ada/my venv"},
+    "conda": {"conda": "train"},
+    "prologue": {"prologue": ("ulimit -n 65536", "if true; then\n    cd /\nfi\n")},
     "hostile": {
         "name": "a/b c #1 'q' \"d\" é %j $HOME",
         "args": tuple(HOSTILE),
         "env": {f"V{index}": value for index, value in enumerate(HOSTILE)} | {"MY_KEY": "'"},
         "inputs": (Channel("data_url", "/data/it's $HOME"),),
+        "modules": ("it's/1;id", "$HOME", "~"),
+        "conda": "/envs/it's $HOME `id`",
         "slurm": {"comment": 'a # b \\ "c"', "requeue": None},
     },
 }
@@ -182,10 +190,10 @@ class TestLogFolders:
         assert caught.value.remedy
 
     def test_sb_12_keep_what_a_requeued_job_wrote_before(self) -> None:
-        assert script(slurm={"requeue": None}).summary["open-mode"] == "append"
+        """A site may requeue a job that did not ask for it."""
+        assert script().summary["open-mode"] == "append"
         yours = {"requeue": None, "open-mode": "truncate"}
         assert script(slurm=yours).summary["open-mode"] == "truncate"
-        assert "open-mode" not in script().summary
 
 
 class TestVariables:
@@ -212,6 +220,43 @@ class TestResources:
             assert {name: value for name, value in made.summary.items() if "mem" in name} == {
                 option: "40G"
             }
+
+    @pytest.mark.parametrize(
+        ("changes", "asked"),
+        [
+            ({}, {"gpus-per-node": "4"}),
+            ({"gpu_option": "gres"}, {"gres": "gpu:4"}),
+            ({"gpu_option": "gres", "slurm": {"gres": "tmp:1"}}, {"gres": "tmp:1,gpu:4"}),
+            ({"gpu_option": "none"}, {}),
+            ({"gpu_option": "none", "slurm": {"gpus": "a100:8"}}, {"gpus": "a100:8"}),
+            ({"gpu_option": "none", "slurm": {"gres": "gpu:4"}}, {"gres": "gpu:4"}),
+            ({"accelerator": "npu"}, {"gres": "npu:4"}),
+            ({"accelerator": "npu", "gpu_option": "none"}, {}),
+        ],
+        ids=str,
+    )
+    def test_sb_06_gpus_are_asked_for_in_the_sites_way(
+        self, changes: dict[str, Any], asked: dict[str, str]
+    ) -> None:
+        made = script(gpus_per_node=4, **changes)
+        found = {name: made.summary[name] for name in made.summary if name.startswith("g")}
+        assert found == asked
+        assert len(made.directives) == len(made.summary)
+
+    @pytest.mark.parametrize(
+        ("flag", "against"), [("exclusive", "oversubscribe"), ("requeue", "no-requeue")]
+    )
+    def test_flags_stand_alone_once(self, flag: str, against: str) -> None:
+        assert script(**{flag: True}).summary[flag] is None
+        assert flag not in script().summary
+        twice = script(**{flag: True}, slurm={flag: None})
+        assert twice.text.count(f"#SBATCH --{flag}\n") == 1
+        with pytest.raises(BadValueError, match=f"--{flag} and .* {against} exclude each other"):
+            script(**{flag: True}, slurm={against: None})
+
+    def test_whole_nodes_may_be_shared_with_yourself(self) -> None:
+        made = script(exclusive=True, slurm={"exclusive": "user"})
+        assert made.summary["exclusive"] == "user"
 
     def test_sb_06_no_memory_is_asked_for_by_default(self) -> None:
         assert not [name for name in script(gpus_per_node=4).summary if "mem" in name]

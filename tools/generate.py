@@ -18,6 +18,7 @@ from slurm_adapter.job import Channel
 from slurm_adapter.launch.sbatch import make_script
 from slurm_adapter.launch.ssh import CROSSING, OF_THIS_MACHINE
 from slurm_adapter.plan import Plan
+from slurm_adapter.record import replace
 from slurm_adapter.setting import SECRET_WORDS
 
 PROJECT = Path(__file__).parents[1]
@@ -46,7 +47,7 @@ THREE_NODES = Job(
     env={"WANDB_MODE": "offline", "WANDB_API_KEY": "never written"},
     inputs=(Channel("data_url", "/datasets/cifar10"),),
     outputs=(Channel("train_url", "/results/gpu-train"),),
-    slurm={"partition": "train", "time": "2-00:00:00", "requeue": None, "open-mode": "append"},
+    slurm={"partition": "train", "time": "2-00:00:00", "requeue": None},
 )
 TORCHRUN = Job(
     program=Boot("/home/ada/gpu-train/train.py"),
@@ -60,6 +61,50 @@ TORCHRUN = Job(
     contract="torchrun",
     slurm={"time": "12:00:00"},
 )
+# One file for each thing that a script may hold beside, and one for all that go together.
+GRES = replace(ONE_NODE, gpu_option="gres")
+WHOLE_NODES = replace(ONE_NODE, nodes=2, exclusive=True, requeue=True)
+MODULES = replace(ONE_NODE, modules=("gcc/12", "cuda/12.4"))
+VENV = replace(ONE_NODE, venv="/home/ada/my venv")
+CONDA = replace(ONE_NODE, conda="train")
+PROLOGUE = replace(ONE_NODE, prologue=("ulimit -n 65536", 'export TMPDIR="/local/$SLURM_JOB_ID"'))
+LIFE = replace(
+    THREE_NODES, name="long", warn="USR2@300", retries=2, on_timeout="requeue:5", slurm={}
+)
+NETWORK = replace(
+    ONE_NODE,
+    nodes=2,
+    name="network",
+    network={"subnet": "10.20.0.0/16", "storage_hcas": ("mlx5_2",), "traffic_class": 106},
+)
+ALL = replace(
+    THREE_NODES,
+    gpu_option="gres",
+    exclusive=True,
+    requeue=True,
+    modules=MODULES.modules,
+    conda="/shared/conda envs/train",
+    prologue=PROLOGUE.prologue,
+    warn=LIFE.warn,
+    retries=LIFE.retries,
+    on_timeout=LIFE.on_timeout,
+    network=NETWORK.network,
+    slurm={"partition": "train", "time": "2-00:00:00"},
+)
+SCRIPTS = {
+    "one-node": ONE_NODE,
+    "three-nodes": THREE_NODES,
+    "torchrun": TORCHRUN,
+    "gres": GRES,
+    "whole-nodes": WHOLE_NODES,
+    "modules": MODULES,
+    "venv": VENV,
+    "conda": CONDA,
+    "prologue": PROLOGUE,
+    "life": LIFE,
+    "network": NETWORK,
+    "all-together": ALL,
+}
 
 
 def main() -> int:
@@ -71,11 +116,7 @@ def main() -> int:
 
 def generated() -> dict[Path, str]:
     """Return the text of every file that is generated, wholly or in marked blocks."""
-    files = {
-        PROJECT / "sbatch" / "one-node.sbatch": _script(ONE_NODE),
-        PROJECT / "sbatch" / "three-nodes.sbatch": _script(THREE_NODES),
-        PROJECT / "sbatch" / "torchrun.sbatch": _script(TORCHRUN),
-    }
+    files = {PROJECT / "sbatch" / f"{name}.sbatch": _script(job) for name, job in SCRIPTS.items()}
     for name in ("README.md", "docs/command-line.md", "docs/contract.md", "docs/ssh.md"):
         page = PROJECT / name
         files[page] = BLOCK.sub(_block, page.read_text())

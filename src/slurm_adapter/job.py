@@ -18,6 +18,7 @@ CONTRACTS = ("modelarts", "torchrun", "env")
 DELIVERIES = ("option", "variable")
 VIEWS = ("full", "hosts", "off")
 ACCELERATORS = ("gpu", "npu")
+GPU_OPTIONS = ("gpus-per-node", "gres", "none")
 PORTS = range(1024, 65536)
 _MOST_NODES = 100_000
 _LONGEST_NAME = 200
@@ -116,6 +117,21 @@ class Job:
     """What the user and the site say of the network, as `network.hints` checks it."""
     slurm: Mapping[str, str | None] = _EMPTY
     """Long sbatch options by name; None for a flag without a value."""
+    gpu_option: str = "gpus-per-node"
+    """How Slurm is asked for the GPUs: `gpus-per-node`, `gres`, or `none` where a site wants it in
+    no way, or in a way of its own."""
+    exclusive: bool = False
+    """Whether Slurm is asked for whole nodes."""
+    requeue: bool = False
+    """Whether Slurm may start the job again after a node has failed."""
+    modules: tuple[str, ...] = ()
+    """Modules that the batch script loads, by name."""
+    venv: str | None = None
+    """A virtual environment that the batch script activates, absolute."""
+    conda: str | None = None
+    """A conda environment that the batch script activates: its name, or an absolute path."""
+    prologue: tuple[str, ...] = ()
+    """The user's own lines of bash, which the batch script runs before the ranks start."""
 
     def __post_init__(self) -> None:
         check_job_name(self.name)
@@ -150,6 +166,7 @@ class Job:
         )
         _check_choice("contract", self.contract, CONTRACTS)
         _check_choice("accelerator", self.accelerator, ACCELERATORS)
+        _check_choice("way to ask for GPUs", self.gpu_option, GPU_OPTIONS)
         if self.channels_as is not None:
             _check_choice("way to deliver channels", self.channels_as, DELIVERIES)
         if self.view is not None:

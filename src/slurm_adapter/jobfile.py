@@ -33,12 +33,25 @@ _EXAMPLES = {
     "keep": 'keep = ["WANDB_API_KEY"]',
     "inputs": '[inputs] with lines such as data_url = "/datasets/cifar10"',
     "outputs": '[outputs] with lines such as train_url = "/results/train"',
+    "gpu_option": 'gpu_option = "gres"',
+    "exclusive": "exclusive = true",
+    "requeue": "requeue = true",
+    "modules": 'modules = ["gcc/12", "cuda/12.4"]',
+    "venv": 'venv = "/home/ada/venv"',
+    "conda": 'conda = "train"',
+    "prologue": 'prologue = ["ulimit -n 65536"]',
     "slurm": '[slurm] with lines such as partition = "train"; a flag is true or left out',
     "warn": 'warn = "USR2@120"',
     "retries": "retries = 2",
     "on_timeout": 'on_timeout = "requeue:5"',
     "network": '[network] with lines such as subnet = "10.20.0.0/16"',
     "ssh": '[ssh] with lines such as hosts = ["gpu01 slots=8", "gpu[02-04]"]',
+}
+
+# Keys that take each other's place, and what is wrong with both.
+_EITHER = {
+    ("boot", "command"): "a boot file and a command are two programs",
+    ("venv", "conda"): "venv and conda are two environments",
 }
 
 
@@ -95,6 +108,13 @@ class Settings(BaseModel):
     view: StrictStr | None = None
     cache: StrictStr | None = None
     install_requirements: StrictBool = False
+    gpu_option: StrictStr | None = None
+    exclusive: StrictBool = False
+    requeue: StrictBool = False
+    modules: list[StrictStr] = []
+    venv: StrictStr | None = None
+    conda: StrictStr | None = None
+    prologue: list[StrictStr] = []
     env: dict[str, Text] = {}
     keep: list[StrictStr] = []
     inputs: dict[str, StrictStr] = {}
@@ -144,10 +164,10 @@ def merge(layers: Iterable[Settings]) -> Settings:
             if name == "keep":
                 value = [*merged.get(name, []), *value]
             merged[name] = value
-        if layer.boot is not None and layer.command is None:
-            merged.pop("command", None)  # a program given later takes the other one's place
-        if layer.command is not None and layer.boot is None:
-            merged.pop("boot", None)
+        for one, other in _EITHER:
+            for new, old in ((one, other), (other, one)):
+                if getattr(layer, new) is not None and getattr(layer, old) is None:
+                    merged.pop(old, None)  # what is given later takes the other one's place
     return Settings.model_construct(**merged)
 
 
@@ -156,11 +176,9 @@ def _validated(data: dict[str, Any], where: str) -> Settings:
     if settings.network:
         hints = check_hints(settings.network, where)
         settings = settings.model_copy(update={"network": hints})
-    if settings.boot is not None and settings.command is not None:
-        raise BadValueError(
-            f"{f'{where}: ' if where else ''}a boot file and a command are two programs",
-            "Give one of them.",
-        )
+    for (one, other), why in _EITHER.items():
+        if getattr(settings, one) is not None and getattr(settings, other) is not None:
+            raise BadValueError(f"{f'{where}: ' if where else ''}{why}", "Give one of them.")
     return settings
 
 
@@ -174,8 +192,12 @@ def _relative_to(settings: Settings, folder: Path) -> Settings:
     }
     if settings.cache is not None:
         changes["cache"] = on_node(settings.cache, base)
-    if settings.python is not None and "/" in settings.python:
-        changes["python"] = absolute(settings.python, base)
+    for name in ("python", "conda"):
+        value = getattr(settings, name)
+        if value is not None and "/" in value:  # else it is a name
+            changes[name] = absolute(value, base)
+    if settings.venv:
+        changes["venv"] = absolute(settings.venv, base)
     if settings.boot is not None and settings.code is None:
         changes["boot"] = absolute(settings.boot, base)
     if settings.ssh.hosts_file is not None:

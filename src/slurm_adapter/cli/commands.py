@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from slurm_adapter.cli.options import seconds, whole_number, with_common_options
+from slurm_adapter.job import GPU_OPTIONS
 from slurm_adapter.show.lines import has_colour
 
 _OURS_FIRST = {"allow_interspersed_args": False}
@@ -26,6 +27,38 @@ _Sbatch = Annotated[
     list[str] | None,
     typer.Option(
         "--sbatch", metavar="NAME[=VALUE]", help="Any long sbatch option by name. Repeatable."
+    ),
+]
+_GpuOption = Annotated[
+    str | None,
+    typer.Option(
+        "--gpu-option",
+        metavar="|".join(GPU_OPTIONS),
+        help="How Slurm is asked for GPUs (default: gpus-per-node).",
+        envvar="SLURM_ADAPTER_GPU_OPTION",
+        show_envvar=False,
+    ),
+]
+_Exclusive = Annotated[bool, typer.Option("--exclusive", help="Ask for whole nodes.")]
+_Requeue = Annotated[
+    bool, typer.Option("--requeue", help="Let Slurm start the job again after a node failed.")
+]
+_Module = Annotated[
+    list[str] | None,
+    typer.Option("--module", metavar="NAME", help="Load a module in the script. Repeatable."),
+]
+_Venv = Annotated[
+    str | None,
+    typer.Option("--venv", metavar="DIR", help="Activate a virtual environment in the script."),
+]
+_Conda = Annotated[
+    str | None,
+    typer.Option("--conda", metavar="ENV", help="Activate a conda environment: name or path."),
+]
+_Prologue = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--prologue", metavar="TEXT", help="Lines of bash to run before the ranks. Repeatable."
     ),
 ]
 _ScriptFile = Annotated[
@@ -142,6 +175,13 @@ def sbatch(
     common: dict[str, Any],
     *,
     sbatch: _Sbatch = None,
+    gpu_option: _GpuOption = None,
+    exclusive: _Exclusive = False,
+    requeue: _Requeue = False,
+    modules: _Module = None,
+    venv: _Venv = None,
+    conda: _Conda = None,
+    prologue: _Prologue = None,
     script_file: _ScriptFile = None,
     parsable: _Parsable = False,
     preview_nodes: _Preview = None,
@@ -155,15 +195,27 @@ def sbatch(
     """Write the sbatch script and submit it."""
     from slurm_adapter.cli.sbatch import run_sbatch  # noqa: PLC0415
 
+    own = {
+        "gpu_option": gpu_option,
+        "exclusive": exclusive or None,
+        "requeue": requeue or None,
+        "modules": modules or None,
+        "venv": venv,
+        "conda": conda,
+        "prologue": prologue or None,
+        "warn": warn,
+        "retries": retries,
+        "on_timeout": on_timeout,
+    }
     return run_sbatch(
         common,
         options=sbatch or [],
         script_file=script_file,
         parsable=parsable,
         preview_nodes=preview_nodes,
-        more={"warn": warn, "retries": retries, "on_timeout": on_timeout},
         snapshot=snapshot,
         stay="follow" if follow else "wait" if wait else "",
+        own=own,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from slurm_adapter.errors import BadValueError
@@ -26,7 +25,7 @@ from slurm_adapter.node.program import (
     locate_code,
     working_directory,
 )
-from slurm_adapter.paths import given, on_node
+from slurm_adapter.paths import absolute, given, on_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,11 +34,14 @@ if TYPE_CHECKING:
 def settings_of(
     common: dict[str, Any],
     sbatch: list[str] | None = None,
-    more: Mapping[str, Any] = MappingProxyType({}),
+    own: Mapping[str, Any] | None = None,
 ) -> Settings:
     """Return the layer of settings that the command line's options make.
 
-    `more` are those of one command alone, named as in a job file.
+    Args:
+        common: the options of all launching commands, by parameter.
+        sbatch: what is told to sbatch by name.
+        own: the command's own options that are keys of a job file, too; None where not given.
     """
     script, arguments = common["script"], list(common["arguments"] or [])
     if common["command"] is not None and script is not None:
@@ -77,8 +79,9 @@ def settings_of(
         "install_requirements": common["install_requirements"] or None,
         "network": network or None,
         "slurm": _sbatch_options(sbatch or []) or None,
+        **(own or {}),
     }
-    return settings_from_options({**options, **more})
+    return settings_from_options(options)
 
 
 def _sbatch_options(texts: list[str]) -> dict[str, str | bool]:
@@ -125,6 +128,7 @@ def job_from_settings(settings: Settings, base: str) -> Job:
     optional = {
         "contract": settings.contract,
         "python": interpreter(settings.python, base) if settings.python else None,
+        "gpu_option": settings.gpu_option,
         "gpus_per_node": _gpus(settings, flavor),
         **(_of_flavor(flavor) if flavor is not None else {}),
     }
@@ -150,6 +154,12 @@ def job_from_settings(settings: Settings, base: str) -> Job:
         cache=settings.cache and on_node(settings.cache, base),
         pre_start=find_pre_start(program, settings.contract or CONTRACTS[0]),
         install_requirements=settings.install_requirements,
+        exclusive=settings.exclusive,
+        requeue=settings.requeue,
+        modules=tuple(settings.modules),
+        venv=_environment(settings.venv, base, named=False),
+        conda=_environment(settings.conda, base, named=True),
+        prologue=tuple(settings.prologue),
         **{name: value for name, value in optional.items() if value is not None},
     )
     check_requirements(job)
@@ -170,6 +180,13 @@ def _program(settings: Settings, base: str) -> tuple[Program, str, str]:
         "nothing to run was given",
         "Name a boot file with its arguments, as in `train.py --epochs 5`, or give --job FILE.",
     )
+
+
+def _environment(value: str | None, base: str, *, named: bool) -> str | None:
+    """Return where an environment lies, or its name where it may be `named`; empty stays so."""
+    if not value or (named and "/" not in value):
+        return value
+    return absolute(value, base)
 
 
 def _gpus(settings: Settings, flavor: Flavor | None) -> int | None:

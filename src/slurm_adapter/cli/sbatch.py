@@ -17,9 +17,11 @@ from slurm_adapter.contracts import wanted_view
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.launch import slurm
 from slurm_adapter.launch.batch.records import BatchRecord, keep, state_folder
+from slurm_adapter.launch.directives import tasks_per_node
+from slurm_adapter.launch.environment import check_syntax, warn_of_venv
 from slurm_adapter.launch.life import CHAIN
 from slurm_adapter.launch.logpath import log_file
-from slurm_adapter.launch.sbatch import HEADER, Script, make_script, tasks_per_node
+from slurm_adapter.launch.sbatch import HEADER, Script, make_script
 from slurm_adapter.launch.snapshot import folder_of, planned, take
 from slurm_adapter.network.choose import not_known_yet
 from slurm_adapter.node.program import working_directory
@@ -44,17 +46,18 @@ def run_sbatch(
     script_file: str | None,
     parsable: bool,
     preview_nodes: str | None,
-    more: Mapping[str, Any],
     snapshot: bool,
     stay: str,
+    own: Mapping[str, Any],
 ) -> int:
     """Write the script, submit it, and return the exit status.
 
-    `more` are options of this command that a job file has, too; `stay` is `follow` or `wait` where
-    the command stays until the job has ended.
+    `stay` is `follow` or `wait` where the command stays until the job has ended; `own` are the
+    options that are keys of a job file, too.
     """
     check_format(common["format"])
-    job = job_from_layers(settings_of(common, options, more), common["job"])
+    job = job_from_layers(settings_of(common, options, own), common["job"])
+    check_syntax(job.prologue)
     if script_file is None:
         job.check_kept(os.environ)
     code, program = job.code, job.program
@@ -62,7 +65,7 @@ def run_sbatch(
         job = planned(job)
     made = make_script(job, adapter_words(), working_directory(), slurm.site_options())
     plan = make_plan(job, _preview(job, preview_nodes), _preview_run(job))
-    warnings = (*plan.warnings, *made.warnings, *boot_warnings(plan, program))
+    warnings = (*plan.warnings, *made.warnings, *boot_warnings(plan, program), *warn_of_venv(job))
     path = Path(job.folder) / f"{job.file_stem}.sbatch"
     if common["dry_run"]:
         print_dry_run(_dry_run(plan, made, path, warnings), common["format"])

@@ -1,7 +1,7 @@
 """A job becomes the text of an sbatch script. Pure: what is shown is what is submitted.
 
-Directives first, all of them before the first command (SB-11); then the variables; then one
-srun line, on which each node becomes its rank by `slurm-adapter exec`.
+Directives first, all of them before the first command (SB-11); then the variables, then modules
+and environments; then one srun line, on which each node becomes its rank by `slurm-adapter exec`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from slurm_adapter import __version__
-from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.contracts import get_contract
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job import Argv, Boot, Command, Job
+from slurm_adapter.launch.directives import Directive, make_directives, tasks_per_node
+from slurm_adapter.launch.environment import environment_lines
 from slurm_adapter.launch.life import CHAIN, Life
 from slurm_adapter.launch.logpath import folder_of, read_log_path
-from slurm_adapter.launch.options import GPUS, MEMORY, check_options
+from slurm_adapter.launch.options import check_options
 from slurm_adapter.launch.timelimit import read_time_limit
 from slurm_adapter.network.hints import as_options
 from slurm_adapter.node.finish import START
@@ -35,15 +36,6 @@ _BASH_OWN = frozenset(_BASH_OWN_TEXT.split())
 HEADER = b"# Written by slurm-adapter"
 """How the second line of every script begins."""
 _LOG_OPTIONS = ("output", "error")
-
-
-@dataclass(frozen=True)
-class Directive:
-    """One `#SBATCH` line as data, with the reason for its value."""
-
-    name: str
-    value: str | None
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -79,7 +71,7 @@ def make_script(
 
     Raises:
         BadValueError: for sbatch options that do not exist, contradict the job, or would lose
-            the log.
+            the log; for modules and environments that cannot be meant.
     """
     options = check_options(job.slurm, site_options)
     warnings: list[str] = []
@@ -97,7 +89,7 @@ def make_script(
         )
     life = Life.parse(job.warn, job.retries, job.on_timeout)
     life.check(get_contract(job.contract).starts, options)
-    directives = _directives(job, options, life)
+    directives = make_directives(job, options, life)
     values = {item.name: item.value for item in directives}
     logs = [str(values[name]) for name in _LOG_OPTIONS if values.get(name)]
     folders = dict.fromkeys([job.log_folder, *(folder_of(log, base) for log in logs)])
@@ -108,9 +100,11 @@ def make_script(
         *(directive(item.name, item.value) for item in directives),
         "",
         "set -euo pipefail",
+        *_go_on(job, life),
+        f'echo "{START} job $SLURM_JOB_ID on $SLURM_JOB_NODELIST" >&2',
         *_variables(job),
+        *environment_lines(job),
         "",
-        *_start(job, life),
         *_step(job, adapter, values.get("cpus-per-task"), life.retries),
     ]
     return Script(
@@ -121,74 +115,6 @@ def make_script(
         warnings=tuple(warnings),
         resubmissions=life.resubmissions,
     )
-
-
-def tasks_per_node(job: Job) -> int:
-    """Return how many tasks Slurm starts on a node: one, or one per GPU."""
-    contract = get_contract(job.contract)
-    if contract.per_gpu and job.gpus_per_node is None:
-        raise BadValueError(
-            f"the {job.contract} contract starts one rank for each GPU, and nothing says how many"
-            " a node has",
-            "Give --gpus-per-node N (0 for one rank per node on the CPU), or --flavor TEXT.",
-        )
-    return contract.ranks_on(Node("", gpus=job.gpus_per_node))
-
-
-def _directives(job: Job, options: dict[str, str | None], life: Life) -> list[Directive]:
-    stem = job.file_stem
-    ours = [
-        Directive("job-name", job.name, "the job's name"),
-        Directive("nodes", str(job.nodes), "the job's nodes"),
-        Directive("ntasks-per-node", str(tasks_per_node(job)), f"contract {job.contract}"),
-        *_gpus(job, options),
-        *_cpus_and_memory(job, options),
-    ]
-    if "output" not in options:
-        path = f"{job.log_folder.replace('%', '%%')}/{stem}-%j.out"
-        ours.append(Directive("output", path, "the job's log folder"))
-    if "requeue" in options and "open-mode" not in options:
-        ours.append(Directive("open-mode", "append", "a requeued job keeps its first log (SB-12)"))
-    if life.warn is not None:
-        name, seconds = life.warn
-        why = f"every rank gets SIG{name} so many seconds before the time limit"
-        ours.append(Directive("signal", f"{name}@{seconds}", why))
-    given = {item.name for item in ours}
-    return ours + [
-        Directive(name, value, "given by you")
-        for name, value in options.items()
-        if name not in given
-    ]
-
-
-def _gpus(job: Job, options: dict[str, str | None]) -> Iterator[Directive]:
-    gres = options.get("gres") or ""
-    theirs = [name for name in GPUS if name in options]
-    if any(part.split(":")[0] in ("gpu", "npu") for part in gres.split(",")):
-        theirs.append("gres")
-    if not job.gpus_per_node:
-        return
-    if theirs:
-        raise BadValueError(
-            f"the job asks for {job.gpus_per_node} GPUs per node, and so does the sbatch option"
-            f" {theirs[0]}={options[theirs[0]]}",
-            "Leave one of them out.",
-        )
-    if job.accelerator == "npu":
-        count = f"npu:{job.gpus_per_node}"
-        yield Directive("gres", f"{gres},{count}" if gres else count, "NPUs of one node")
-        options.pop("gres", None)
-    else:
-        yield Directive("gpus-per-node", str(job.gpus_per_node), "GPUs of one node")
-
-
-def _cpus_and_memory(job: Job, options: dict[str, str | None]) -> Iterator[Directive]:
-    """Yield the job's own request where the user's sbatch options do not take its place."""
-    if job.cpus_per_task is not None and not {"cpus-per-task", "cpus-per-gpu"} & options.keys():
-        cpus = max(1, job.cpus_per_task // tasks_per_node(job))
-        yield Directive("cpus-per-task", str(cpus), "CPUs of one node, shared by its tasks")
-    if job.memory_mib is not None and not set(MEMORY) & options.keys():
-        yield Directive("mem", f"{job.memory_mib}M", "memory of one node, MiB")
 
 
 def _head(job: Job) -> str:
@@ -216,13 +142,14 @@ def _variables(job: Job) -> Iterator[str]:
             yield export_line(name, value)
 
 
-def _start(job: Job, life: Life) -> Iterator[str]:
-    """Yield the lines before the first rank: a job of a chain may have nothing left to do."""
+def _go_on(job: Job, life: Life) -> Iterator[str]:
+    """Yield the lines before all others: a job of a chain may have nothing left to do."""
     if life.resubmissions:
-        ended = f'{shell_word(job.folder)}/ended-"${CHAIN}"'
+        yield ""
         yield "# Submitted ahead, to go on where the job before it ran into its time limit: where"
         yield "# that one ended by itself, this one has nothing to do, and ends likewise."
-        yield f'if [ -n "${{{CHAIN}-}}" ] && [ -e {ended} ]; then exit "$(cat {ended})"; fi'
+        yield f'ended={shell_word(job.folder)}/ended-"${{{CHAIN}-}}"'
+        yield 'if [ -e "$ended" ]; then exit "$(cat "$ended")"; fi'
         yield ""
 
 
@@ -242,7 +169,9 @@ def _step(
         return
     yield f"# Where that happens all are started again, up to {retries} times; not after the"
     yield "# loss of a node (4), without which the job cannot go on here."
+    again = f'echo "{START} job $SLURM_JOB_ID on $SLURM_JOB_NODELIST again" >&2'
     yield f"for attempt in $(seq 0 {retries}); do"
+    yield f'    [ "$attempt" -eq 0 ] || {again}'
     yield from (f"    {line}" for line in _attempt(job, adapter, cpus_per_task))
     yield "    # srun returns the highest status of all, this that of the first failure; it"
     yield "    # ends the nodes' logs and takes away what was for this run alone."
@@ -260,7 +189,6 @@ def _attempt(job: Job, adapter: Sequence[str], cpus_per_task: str | None) -> Ite
     if cpus_per_task is not None:
         srun.append(f"--cpus-per-task={cpus_per_task}")
     logs = get_contract(job.contract).names_workers  # one rank, and one log file, on each node
-    yield f'echo "{START} job $SLURM_JOB_ID on $SLURM_JOB_NODELIST" >&2'
     yield "set -- 0"
     yield f"{shell_words(srun)} \\"
     yield f"    {shell_words([*adapter, 'exec', *(['--log'] if logs else [])])} \\"

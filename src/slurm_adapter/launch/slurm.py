@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from slurm_adapter.errors import ClusterUnfitError
+from slurm_adapter.launch.refusal import with_directives
 from slurm_adapter.node.program import make_folder
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ def submit(
         after: the job that has to fail first; where it does not, this one is taken away again.
 
     Raises:
-        ClusterUnfitError: with sbatch's own words where it refuses; nothing was started.
+        ClusterUnfitError: with sbatch's own words where it refuses, and the directive that they
+            are about; nothing was started.
     """
     words = ["--parsable"]
     if after:
@@ -98,9 +100,8 @@ def submit(
     answer = _sbatch([*words, str(path)], {**_environment(script), **more})
     job_id, _, cluster = answer.stdout.strip().partition(";")
     if not job_id.isdecimal():
-        raise ClusterUnfitError(
-            f"sbatch refused the job: {_said(answer)}", f"The script is in {path}."
-        )
+        said = with_directives(_said(answer), script.directives)
+        raise ClusterUnfitError(f"sbatch refused the job: {said}", f"The script is in {path}.")
     return Submission(job_id, cluster, answer.stderr, answer.returncode)
 
 
@@ -112,7 +113,9 @@ def test_only(script: Script) -> tuple[bool, str]:
         os.fsencode(script.text),
         _TEST_ONLY_LIMIT_S,
     )
-    return answer.returncode == 0, _said(answer)
+    if answer.returncode == 0:
+        return True, _said(answer)
+    return False, with_directives(_said(answer), script.directives)
 
 
 def have_sbatch() -> bool:

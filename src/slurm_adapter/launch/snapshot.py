@@ -42,7 +42,8 @@ def take(code: str, job: Job) -> tuple[str, ...]:
     found = find_code(code, (job.folder, jobs))
     target = Path(job.code)
     try:
-        target.mkdir(mode=0o700, parents=True)
+        target.parent.mkdir(mode=0o700, parents=True)
+        target.mkdir(mode=0o700)
         _copy(found, target)
     except OSError as error:
         shutil.rmtree(target.parent, ignore_errors=True)

@@ -43,7 +43,8 @@ class TestUnderSlurm:
             "export MASTER_ADDR=gpu-n00-fast MASTER_PORT=29511 RANK=$SLURM_PROCID WORLD_SIZE=3;"
             f' exec "{python}" short_reduce.py 6'
         )
-        assert apart.run(*self.STEP, "sh", "-c", rank, check=False) == ""
+        step = (*self.STEP, "--kill-on-bad-exit=1")
+        assert apart.run(*step, "sh", "-c", rank, check=False) == ""
 
     def test_a_subnet_that_names_do_not_lead_into_is_told(self, apart: User) -> None:
         done = apart.cluster.run(

@@ -14,9 +14,9 @@ demo: $(DEMO)
 	PATH="$(CURDIR)/$(BIN):$$PATH" slurm-adapter local --nodes 2 examples/modelarts/train.py --processes 2 --epochs 3
 
 #: make test       everything, on a real Slurm cluster brought up for the tests (as root)
-# In four processes, each with a cluster of its own: most tests wait for others' processes.
+# In six processes, each with a cluster of its own: most tests wait for others' processes.
 test: $(TEST) compiled
-	$(BIN)/python -m pytest -n 4 --dist loadfile $(PYTEST)
+	$(BIN)/python -m pytest -n 6 --dist loadfile $(PYTEST)
 
 #: make lint       style, types, import rule
 lint: $(TEST)

@@ -361,6 +361,15 @@ class TestAskingOnceForMany:
             asked = SshConfig(config).settings(Node(name))
             assert together.settings(Node(name)) == asked
 
+    def test_asks_again_where_a_match_stands_between_own_blocks(self, config: Path) -> None:
+        """What a block says of the user decides about a Match behind it, not before it."""
+        block = "Host gpu{0}\n    HostName 10.0.0.{0}\n    User u\n"
+        match = "Match user u\n    Port 5\n"
+        config.write_text(block.format(1) + block.format(2) + match + block.format(3))
+        together = SshConfig(config)
+        ports = [together.settings(Node(f"gpu{number}")).port for number in (1, 2, 3)]
+        assert ports == [5, 5, 22]
+
     def test_asks_twice_where_own_blocks_differ_in_hostname_alone(self, config: Path) -> None:
         blocks = [f"Host n{i} m{i}\n    User u\n    HostName 10.0.0.{i}\n" for i in range(250)]
         config.write_text("".join(blocks) + "Host *\n    Port 7\n")

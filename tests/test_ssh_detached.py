@@ -174,9 +174,7 @@ class TestAStoppedJob:
         assert state(user, "ssh-1") == "ended 143"
 
     def test_cannot_be_one_that_there_is_no_record_of(self, user: User) -> None:
-        assert run_adapter(user, "jobs").err == (
-            "slurm-adapter: no jobs were started over SSH from here\n"
-        )
+        assert run_adapter(user, "jobs").err == ("slurm-adapter: no jobs were started from here\n")
         for words in (("stop", "ssh-9"), ("logs", "ssh-9"), ("logs", "../x", "-f")):
             ended = run_adapter(user, *words, check=False)
             assert (ended.status, ended.out) == (2, "")

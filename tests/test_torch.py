@@ -78,6 +78,12 @@ class TestTheSameScript:
             ]
 
 
+def test_processes_that_a_script_starts_alone_meet_at_one_port() -> None:
+    """Each asks for itself; what one of them finds free the others do not know."""
+    methods = {multiply(find_place({}, []), rank, 2).init_method for rank in range(2)}
+    assert methods == {"tcp://127.0.0.1:6666"}
+
+
 class TestThePlace:
     def test_of_torchrun_stands_in_its_variables(self) -> None:
         place = find_place(

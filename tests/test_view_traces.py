@@ -26,8 +26,8 @@ find /home -printf '%p %U:%G %m\\n'
 find /tmp /dev/shm /run -maxdepth 1 -user ada
 """
 KINDS = ("user", "mnt", "uts")
-# Hosts share the machine's /tmp, where other tests may be starting one; no rank here does.
-_TORCHRUNS = "/tmp/torchelastic_"
+# Hosts share the machine's /tmp, where other tests start torchrun and pip; no rank here does.
+_OF_OTHERS = ("/tmp/torchelastic_", "/tmp/pip-")
 
 
 def snapshot(slurm: SlurmCluster) -> set[str]:
@@ -37,7 +37,7 @@ def snapshot(slurm: SlurmCluster) -> set[str]:
         done = slurm.run(["sh", "-ec", LIST], node=host, user="root", cwd="/")
         assert done.returncode == 0, done.stderr
         lines |= {
-            f"{host} {line}" for line in done.stdout.splitlines() if not line.startswith(_TORCHRUNS)
+            f"{host} {line}" for line in done.stdout.splitlines() if not line.startswith(_OF_OTHERS)
         }
     return lines
 

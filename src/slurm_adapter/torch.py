@@ -17,7 +17,7 @@ import torch.distributed as dist
 from slurm_adapter.cluster.slurm import read_step
 from slurm_adapter.contracts.place import tcp_url
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.node.facts import first_free_port, read_text
+from slurm_adapter.node.facts import any_free_port, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,6 +42,8 @@ class Standing:
     """`tcp://HOST:PORT`."""
     source: str
     """Who said so: `variables`, `modelarts`, `slurm` or `alone`."""
+    own_port: bool = False
+    """Whether the port is this process's own choice, of which no other knows."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def find_place(environment: Mapping[str, str], argv: Sequence[str]) -> Standing:
         return _from_modelarts(environment, argv)
     if environment.get("SLURM_JOB_ID"):
         return _from_slurm(environment)
-    return Standing(0, 1, 0, 1, _alone_method(), "alone")
+    return Standing(0, 1, 0, 1, _alone_method(), "alone", own_port=True)
 
 
 def multiply(place: Standing, local_rank: int, local_world_size: int) -> Standing:
@@ -133,7 +135,10 @@ def multiply(place: Standing, local_rank: int, local_world_size: int) -> Standin
         world_size=place.world_size * local_world_size,
         local_rank=local_rank,
         local_world_size=local_world_size,
-        init_method=place.init_method,
+        # The others cannot know a port that this process found free.
+        init_method=tcp_url(_LOOPBACK, str(_MODELARTS_PORT))
+        if place.own_port
+        else place.init_method,
         source=place.source,
     )
 
@@ -169,7 +174,8 @@ def _from_variables(environment: Mapping[str, str]) -> Standing:
         # env:// lets torchrun's own store be used, which a second one would collide with.
         return Standing(rank, world_size, local_rank, local_size, "env://", "variables")
     if world_size == 1:
-        return Standing(0, 1, local_rank, local_size, _alone_method(), "variables")
+        method = _alone_method()
+        return Standing(0, 1, local_rank, local_size, method, "variables", own_port=True)
     raise BadValueError(
         f"RANK={rank} and WORLD_SIZE={world_size} are set, MASTER_ADDR and MASTER_PORT are not",
         "Start the script with slurm-adapter or torchrun, which set all four.",
@@ -182,7 +188,7 @@ def _from_modelarts(environment: Mapping[str, str], argv: Sequence[str]) -> Stan
     index = _number(environment, "VC_TASK_INDEX") if nodes > 1 else 0
     method = _init_method(argv) or environment.get("SLURM_ADAPTER_INIT_METHOD")
     if method is None and nodes == 1:
-        method = _alone_method()
+        return Standing(index, nodes, 0, 1, _alone_method(), "modelarts", own_port=True)
     if method is None:
         master = environment.get("VC_WORKER_HOSTS", "").split(",")[0]
         if not master:
@@ -222,4 +228,5 @@ def _number(environment: Mapping[str, str], name: str, default: int | None = Non
 
 
 def _alone_method() -> str:
-    return tcp_url(_LOOPBACK, str(first_free_port(_LOOPBACK)))
+    # One that the kernel chooses: of the first free one others may think so, too.
+    return tcp_url(_LOOPBACK, str(any_free_port(_LOOPBACK)))

@@ -42,6 +42,8 @@ class Block:
     """
     hostname: str | None = None
     """That name or address."""
+    matches: int = 0
+    """How many `Match` blocks stand before it: what it says may decide about those behind it."""
 
     @property
     def is_literal(self) -> bool:
@@ -82,7 +84,8 @@ class HostBlocks:
         others = (one for one in self._others if matches_list(self.blocks[one].patterns, name))
         for place in sorted((*literal, *others)):
             block = self.blocks[place]
-            yield block.lines if block.is_literal and block.lines is not None else place
+            alike = block.is_literal and block.lines is not None
+            yield (block.matches, block.lines) if alike else place
 
 
 def read_host_blocks(config_file: Path | None) -> HostBlocks | None:
@@ -121,13 +124,16 @@ class _Reading:
         self.second_pass = False
         self._open = _Draft(())
         self._including: list[_Draft] = []
+        self._matches = 0
 
     def take(self, keyword: str, words: list[str]) -> None:
         if keyword == "host":
-            self._open = _Draft(tuple(words), conditional=self._is_conditional())
+            conditional = self._is_conditional()
+            self._open = _Draft(tuple(words), conditional=conditional, matches=self._matches)
             self.drafts.append(self._open)
         elif keyword == "match":
             self._open = _Draft((), is_match=words != ["all"])
+            self._matches += 1
             self.second_pass = self.second_pass or bool(_SECOND_PASS & set(words))
         elif keyword == "include":
             self._open.conditional = True
@@ -146,9 +152,15 @@ class _Draft:
     """A block that is being read."""
 
     def __init__(
-        self, patterns: tuple[str, ...], *, is_match: bool = False, conditional: bool = False
+        self,
+        patterns: tuple[str, ...],
+        *,
+        is_match: bool = False,
+        conditional: bool = False,
+        matches: int = 0,
     ) -> None:
         self.patterns, self.is_match, self.conditional = patterns, is_match, conditional
+        self._matches = matches
         self._lines: list[str] = []
         self._hostname: str | None = None
 
@@ -160,7 +172,7 @@ class _Draft:
 
     def block(self) -> Block:
         lines = None if self.conditional else tuple(self._lines)
-        return Block(self.patterns, lines, self._hostname)
+        return Block(self.patterns, lines, self._hostname, self._matches)
 
 
 class _UnclearError(Exception):

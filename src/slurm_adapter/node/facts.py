@@ -133,9 +133,15 @@ def check_port_free(port: int, reason: str) -> None:
         )
 
 
-def first_free_port(address: str) -> int:
-    """Return the first port from `FIRST_PORT` up that can be bound on an address."""
-    return next(free_ports(address))
+def any_free_port(address: str) -> int:
+    """Return a port that the kernel has chosen on an address: two processes hardly get the same."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    probe = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        probe.bind((address, 0))
+        return int(probe.getsockname()[1])
+    finally:
+        probe.close()
 
 
 def free_ports(address: str) -> Iterator[int]:

@@ -44,6 +44,7 @@ FOREIGN = {
     *("--dependency", "-d", "-j"),
     *("--help", "--version", "-F", "-G", "-I", "-S", "-m", "-r"),
     *("--NAME", "--init_method", "--n", "--rank", "--world_size"),  # of scripts
+    *("--gpu-bind", "--gpus-per-task", "--kill-on-bad-exit"),
     *("--boot", "--log"),  # of `exec`, which typer does not know
 }
 

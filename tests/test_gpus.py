@@ -83,3 +83,13 @@ class TestGpus:
             assert [f"CUDA_VISIBLE_DEVICES={devices}" in text for text in ready.warnings] == (
                 [True] if warned and rank == "0" else []
             )
+
+    def test_sl_11_bound_to_single_tasks_are_warned_of_with_the_ways_out(self) -> None:
+        task = variables(
+            "SLURM_JOB_ID=12 SLURM_STEP_ID=0 SLURM_STEP_NODELIST=localhost SLURM_NODEID=0"
+            " SLURM_STEP_TASKS_PER_NODE=4 SLURM_STEP_NUM_TASKS=4 SLURM_GPUS_ON_NODE=4"
+            " SLURM_PROCID=0 SLURM_LOCALID=0 CUDA_VISIBLE_DEVICES=0"
+        )
+        (warning,) = plan_rank(JOB, task).warnings
+        for way in ("--gpus-per-node", "--gpu-bind=none", "--ranks-by node", "modulo"):
+            assert way in warning

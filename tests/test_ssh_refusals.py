@@ -250,6 +250,14 @@ class TestFewerHosts:
             "[gpu-n02/1] sum 3.0 on node 1 of 2",
         ]
 
+    def test_are_then_the_most_of_an_elastic_job(self, user: User, ssh_hosts: SshHosts) -> None:
+        words = ("--min-nodes", "2", "--contract", "torchrun", "--elastic", "1:3", "group.py")
+        with ssh_hosts.stopped("gpu-n01"):
+            ended = run_ssh(user, *words)
+        assert sorted(line.partition("] ")[2][:11] for line in ended.out.splitlines()) == [
+            *("rank 0 of 2", "rank 1 of 2")
+        ]
+
     def test_may_still_be_too_few(self, user: User, ssh_hosts: SshHosts) -> None:
         with ssh_hosts.stopped("gpu-n00"), ssh_hosts.stopped("gpu-n01"):
             said = refusal(user, "--min-nodes", "2")

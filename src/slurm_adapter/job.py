@@ -19,6 +19,7 @@ DELIVERIES = ("option", "variable")
 VIEWS = ("full", "hosts", "off")
 ACCELERATORS = ("gpu", "npu")
 GPU_OPTIONS = ("gpus-per-node", "gres", "none")
+STARTERS = ("slurm", "node")
 PORTS = range(1024, 65536)
 _MOST_NODES = 100_000
 _LONGEST_NAME = 200
@@ -85,6 +86,13 @@ class Job:
     memory_mib: int | None = None
     """Memory for each node, in MiB."""
     contract: str = "modelarts"
+    elastic: tuple[int, int] | None = None
+    """The fewest and the most nodes that torchrun's ranks go on with; None: all, in order."""
+    max_restarts: int | None = None
+    """How often torchrun starts the ranks again after a failure; None: as it does by itself."""
+    ranks_by: str | None = None
+    """Who starts a rank for each GPU under Slurm: `slurm`, a task each, or the `node`, where one
+    task has them all; None: `slurm`."""
     env: Mapping[str, str] = _EMPTY
     """Variables set for every rank."""
     keep: tuple[str, ...] = ()
@@ -171,6 +179,14 @@ class Job:
             _check_choice("way to deliver channels", self.channels_as, DELIVERIES)
         if self.view is not None:
             _check_choice("view", self.view, VIEWS)
+        if self.ranks_by is not None:
+            _check_choice("starter of ranks", self.ranks_by, STARTERS)
+        _check_contract(self)
+
+    @property
+    def node_starts_ranks(self) -> bool:
+        """Whether one task on each node starts the ranks of that node."""
+        return self.ranks_by == "node"
 
     @property
     def requirements(self) -> str:
@@ -294,6 +310,31 @@ def _program_words(program: Program) -> tuple[str, ...]:
             return (text,)
         case Argv(words):
             return words
+
+
+def _check_contract(job: Job) -> None:
+    """Refuse what only another contract has a meaning for, and numbers that have none."""
+    for option, value, contract in (
+        ("--elastic", job.elastic, "torchrun"),
+        ("--max-restarts", job.max_restarts, "torchrun"),
+        ("--ranks-by", job.ranks_by, "env"),
+    ):
+        if value is not None and job.contract != contract:
+            raise BadValueError(
+                f"{option} means something to the {contract} contract alone, and this job's is"
+                f" {job.contract}",
+                f"Give --contract {contract} with it, or leave it out.",
+            )
+    if job.elastic is not None and not 1 <= job.elastic[0] <= job.elastic[1]:
+        raise BadValueError(
+            f"--elastic {job.elastic[0]}:{job.elastic[1]} is no range of nodes",
+            "Give the fewest and the most, as in --elastic 1:3.",
+        )
+    if job.max_restarts is not None and job.max_restarts < 0:
+        raise BadValueError(
+            f"the ranks cannot be started again {job.max_restarts} times",
+            "Give 0 or more, as in --max-restarts 3.",
+        )
 
 
 def _check_strings(values: Iterable[str]) -> None:

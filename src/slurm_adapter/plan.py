@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import accumulate
 
 from slurm_adapter.cluster.cluster import Run
-from slurm_adapter.contracts import get_contract
+from slurm_adapter.contracts import contract_of
 from slurm_adapter.contracts.place import Place, Workers, name_workers
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job import Argv, Boot, Command
@@ -117,8 +117,11 @@ class Plan:
     def script_ranks(self) -> tuple[range | None, ...]:
         """The ranks that scripts see on each node, those that torchrun starts there included.
 
-        None where that depends on GPUs that nothing has counted yet.
+        None where that depends on GPUs that nothing has counted yet, and where torchrun deals the
+        numbers out as its nodes come (MA-07).
         """
+        if self.job.elastic is not None:
+            return (None,) * len(self.cluster.nodes)
         found: list[range | None] = []
         first: int | None = 0
         for node, started in zip(self.cluster.nodes, self.ranks_per_node, strict=True):
@@ -133,7 +136,7 @@ class Plan:
 
     @property
     def script_world_size(self) -> int | None:
-        """The world size that scripts see, None where nothing has counted all GPUs yet."""
+        """The world size that scripts see, None where it is not known, or may change."""
         last = self.script_ranks[-1]
         return None if last is None else last.stop
 
@@ -269,7 +272,7 @@ def make_plan(job: Job, cluster: Cluster, run: Run | None = None) -> Plan:
             "Give the same number in both places.",
         )
     run = run or Run()
-    contract = get_contract(job.contract)
+    contract = contract_of(job)
     _check_master(job, cluster)
     return Plan(job, cluster, run, contract, _warnings(job, cluster, contract))
 

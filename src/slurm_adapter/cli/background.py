@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from slurm_adapter.cli.leaving import leaving_when_stopped
 from slurm_adapter.errors import AdapterError, ClusterUnfitError
-from slurm_adapter.launch.supervise import STOP_DETACHED
+from slurm_adapter.node.supervise import STOP_DETACHED
 from slurm_adapter.output import complain, write_stdout
 
 if TYPE_CHECKING:

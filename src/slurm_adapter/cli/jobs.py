@@ -29,8 +29,8 @@ from slurm_adapter.launch.records import (
     head_pid,
     state_folder,
 )
-from slurm_adapter.launch.supervise import STOP_DETACHED, LeftError, Supervisor
 from slurm_adapter.node.events import Lost, Output
+from slurm_adapter.node.supervise import STOP_DETACHED, LeftError, Supervisor
 from slurm_adapter.output import write_stdout
 from slurm_adapter.show.lines import LinePrinter, rank_names
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.launch.supervise import heeded_signals
+from slurm_adapter.node.supervise import heeded_signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,10 +11,10 @@ from slurm_adapter.cli.report import boot_warnings, check_format, print_dry_run,
 from slurm_adapter.cli.request import job_from_layers, settings_of
 from slurm_adapter.launch.local import install_packages, prepare_local, start_here
 from slurm_adapter.launch.logs import NodeLogs
-from slurm_adapter.launch.supervise import Supervisor
 from slurm_adapter.node.events import Output
 from slurm_adapter.node.process import raise_descriptor_limit
 from slurm_adapter.node.program import make_folder, make_told
+from slurm_adapter.node.supervise import Supervisor
 from slurm_adapter.node.tree import remove_run
 from slurm_adapter.show.dryrun import DryRun, made_on_nodes
 from slurm_adapter.show.lines import LinePrinter

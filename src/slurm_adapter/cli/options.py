@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slurm_adapter.job import CONTRACTS, DELIVERIES, VIEWS
+from slurm_adapter.job import CONTRACTS, DELIVERIES, STARTERS, VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +77,26 @@ COMMON: dict[str, Any] = {
     "contract": Annotated[
         str | None,
         _option("How the script learns its place.", "--contract", metavar="|".join(CONTRACTS)),
+    ],
+    "elastic": Annotated[
+        str | None,
+        _option(
+            "torchrun contract: go on with MIN nodes of MAX, all of the job's.",
+            "--elastic",
+            metavar="MIN:MAX",
+        ),
+    ],
+    "max_restarts": Annotated[
+        int | None,
+        _number("torchrun contract: start ranks again after so many failures.", "--max-restarts"),
+    ],
+    "ranks_by": Annotated[
+        str | None,
+        _option(
+            "env contract under Slurm: who starts a rank for each GPU (default: slurm).",
+            "--ranks-by",
+            metavar="|".join(STARTERS),
+        ),
     ],
     "env": Annotated[
         list[str] | None,

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from slurm_adapter.contracts.elastic import read_elastic
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.flavor import Flavor, read_flavor
 from slurm_adapter.job import CONTRACTS, Boot, Channel, Command, Job, Program
@@ -60,6 +61,9 @@ def settings_of(
         "gpus_per_node",
         "flavor",
         "contract",
+        "elastic",
+        "max_restarts",
+        "ranks_by",
         "python",
         "port",
         "channels",
@@ -127,6 +131,9 @@ def job_from_settings(settings: Settings, base: str) -> Job:
     name = stem if settings.name is None else settings.name
     optional = {
         "contract": settings.contract,
+        "elastic": read_elastic(settings.elastic) if settings.elastic is not None else None,
+        "max_restarts": settings.max_restarts,
+        "ranks_by": settings.ranks_by,
         "python": interpreter(settings.python, base) if settings.python else None,
         "gpu_option": settings.gpu_option,
         "gpus_per_node": _gpus(settings, flavor),

@@ -167,13 +167,14 @@ def _preview(job: Job, names: str | None) -> Cluster:
     reason = "asked for" if job.gpus_per_node is not None else ""
     tasks = tasks_per_node(job)
     view = wanted_view(job, tasks)
+    own = None if job.node_starts_ranks else tasks
     settings = not_known_yet(os.environ) if job.nodes > 1 else ()
     nodes = [
         Node(
             name,
             gpus=job.gpus_per_node,
             gpus_reason=reason,
-            tasks=tasks,
+            tasks=own,
             settings=settings,
             view=view,
         )

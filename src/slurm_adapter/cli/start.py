@@ -37,6 +37,14 @@ if TYPE_CHECKING:
 _TOO_EARLY = "it was ended when it had hardly begun"
 
 
+def _sized(job: Job, nodes: int) -> Job:
+    """Return a job for the hosts that could be reached, its elastic range with them."""
+    elastic = job.elastic
+    if elastic is not None and elastic[0] <= nodes:
+        elastic = (elastic[0], nodes)
+    return replace(job, nodes=nodes, elastic=elastic)
+
+
 class Start:
     """One start: what was opened is let go of in order, however far it got."""
 
@@ -56,7 +64,7 @@ class Start:
         fleet = AgentFleet(agents, self._timing, self._warn)
         record, words, apart = None, NOT_STARTED, False
         try:
-            job = replace(self._job, nodes=len(agents))
+            job = _sized(self._job, len(agents))
             if self._options.sync:
                 moved = ssh.moved_to_hosts(job)
                 if not self._common["dry_run"]:

@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 from slurm_adapter.launch.ranklogs import RankLogs
-from slurm_adapter.launch.supervise import STOP_DETACHED, STOP_SIGNALS, LeftError, Supervisor
+from slurm_adapter.node.supervise import STOP_DETACHED, STOP_SIGNALS, LeftError, Supervisor
 from slurm_adapter.show.lines import LinePrinter, rank_names
 from slurm_adapter.show.live import live_or_plain
 

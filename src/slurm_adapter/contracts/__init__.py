@@ -27,15 +27,24 @@ def get_contract(name: str) -> Contract:
     return ModelArtsContract()
 
 
+def contract_of(job: Job) -> Contract:
+    """Return the contract of a job."""
+    if job.node_starts_ranks:
+        from slurm_adapter.contracts.env import EnvByNodeContract  # noqa: PLC0415
+
+        return EnvByNodeContract()
+    return get_contract(job.contract)
+
+
 def wanted_view(job: Job, tasks: int) -> str:
     """Return the surroundings to try first, with `tasks` ranks on a node that share none."""
-    return job.view or get_contract(job.contract).default_view(tasks)
+    return job.view or contract_of(job).default_view(tasks)
 
 
 def with_exported_master(job: Job, environment: Mapping[str, str]) -> Job:
     """Keep a MASTER_ADDR that the user exported, where the contract knows that name (MA-08)."""
     wanted = environment.get("MASTER_ADDR")
-    welcome = get_contract(job.contract).tells_master or "MASTER_ADDR" in job.keep
+    welcome = contract_of(job).tells_master or "MASTER_ADDR" in job.keep
     if wanted and welcome and "MASTER_ADDR" not in job.env:
         return replace(job, env={**job.env, "MASTER_ADDR": wanted})
     return job

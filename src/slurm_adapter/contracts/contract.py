@@ -47,7 +47,10 @@ class Contract(Protocol):
         """Return the surroundings that its scripts are used to, with `tasks` ranks on a node."""
 
     def ranks_on(self, node: Node) -> int:
-        """Return how many processes are started on a node, 1 or more, each what `starts` says."""
+        """Return how many processes are started on a node, 1 or more, each what `starts` says.
+
+        Those of Slurm where it starts them, else as many as the contract wants there.
+        """
 
     def fan_out(self, node: Node) -> int | None:
         """Return how many ranks come of each of them; None where that is not known yet."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slurm_adapter.contracts.place import run_directly
+from slurm_adapter.contracts.place import MPI_VARIABLES, SLURM_TASK_VARIABLES, run_directly
 from slurm_adapter.setting import Removal, Setting, Word
 
 TYPE_CHECKING = False
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from slurm_adapter.job import Job
 
 
+_TASKS = "describes Slurm's tasks, one on each node, which frameworks take for ranks"
+_MPI = "describes MPI's ranks, which are one on each node too"
+
+
 class EnvContract:
     """`MASTER_ADDR`, `RANK`, `WORLD_SIZE` and their like (torch.distributed's `env://`)."""
 
@@ -22,7 +26,7 @@ class EnvContract:
     per_gpu = True
     tells_master = True
     names_workers = False
-    removals = (
+    removals: tuple[Removal, ...] = (
         Removal("TORCHELASTIC_*", "of a torchrun further out, which does not run this rank"),
         Removal("GROUP_RANK", "of a torchrun further out, which does not run this rank"),
     )
@@ -74,3 +78,20 @@ class EnvContract:
     def command(self, place: Place, words: Iterable[Word]) -> Iterator[Word]:
         """The rank is the boot file or the command itself."""
         return run_directly(place, words)
+
+
+class EnvByNodeContract(EnvContract):
+    """The same where one task on each node starts the ranks there: `--ranks-by node`."""
+
+    removals = (
+        *EnvContract.removals,
+        *(
+            Removal(name, _TASKS)
+            for name in (
+                *SLURM_TASK_VARIABLES,
+                "SLURM_STEP_NUM_TASKS",
+                "SLURM_STEP_TASKS_PER_NODE",
+            )
+        ),
+        *(Removal(name, _MPI) for name in MPI_VARIABLES),
+    )

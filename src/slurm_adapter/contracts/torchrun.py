@@ -1,9 +1,9 @@
 """The `torchrun` contract: one torchrun on each node, which starts a rank for each of its GPUs.
 
 Its rendezvous is static: ranks follow the order of the nodes (MA-07), and no node has to find out
-by its own name that it is the first (MA-05). Nodes may have different numbers of GPUs: torchrun
-adds up what each node says. Source of each rule: `torch.distributed.run` and
-`torch.distributed.elastic`, read in torch 2.1 and 2.13.
+by its own name that it is the first (MA-05); `elastic.py` has the other one. Nodes may have
+different numbers of GPUs: torchrun adds up what each node says. Source of each rule:
+`torch.distributed.run` and `torch.distributed.elastic`, read in torch 2.1 and 2.13.
 """
 
 from __future__ import annotations
@@ -88,6 +88,10 @@ class TorchrunContract:
         """Refuse several torchruns on a node, and a torchrun in each rank of one (SB-07)."""
         check_one_task(cluster, self.name)
         _check_program(job.program)
+        if job.elastic is not None:
+            from slurm_adapter.contracts.elastic import check_elastic  # noqa: PLC0415 - seldom
+
+            check_elastic(job.elastic, cluster)
         asked = any(name.startswith(("gpus", "gres")) for name in job.slurm)
         if cluster.nodes[0].gpus is None and not asked:
             return (
@@ -97,13 +101,16 @@ class TorchrunContract:
         return ()
 
     def settings(self, place: Place) -> tuple[Setting, ...]:
-        """Nothing: torchrun sets the variables of its ranks.
+        """Nothing but what a rendezvous of its own needs: torchrun sets its ranks' variables.
 
         OMP_NUM_THREADS too is left to it: 1 where a node has several ranks, with a warning, unless
         the user has set it. Whoever is used to torchrun counts on that.
         """
-        del place
-        return ()
+        if place.job.elastic is None and not place.job.max_restarts:
+            return ()
+        from slurm_adapter.contracts.elastic import OWN_STORE  # noqa: PLC0415 - seldom
+
+        return (OWN_STORE,)
 
     def arguments(self, place: Place) -> tuple[Word, ...]:
         """Nothing is appended: ranks are told by variables."""
@@ -132,25 +139,47 @@ class TorchrunContract:
 
 def _options(place: Place) -> Iterator[Word]:
     """Yield torchrun's options, as torch 2.1 has them."""
-    cluster, run, node = place.cluster, place.run, place.node
-    nodes, index = len(cluster.nodes), place.node_index
-    source = cluster.source
-    yield Word(f"--nnodes={nodes}", f"nodes of {source}")
-    yield Word(f"--node-rank={index}", f"node {index} of {nodes} in the order of {source}")
+    job, run, node = place.job, place.run, place.node
+    yield from _nodes(place)
     yield _processes(node)
-    yield Word("--rdzv-backend=static", "ranks in the order of the nodes")
+    if job.elastic is None:
+        yield Word("--rdzv-backend=static", "ranks in the order of the nodes")
+    else:
+        yield Word("--rdzv-backend=c10d", "nodes may leave and come back; ranks in any order")
     yield Word(
         f"--rdzv-id={run.uuid or '<uuid>'}",
         "the same on all nodes, another for each run",
         run.uuid is not None,
     )
-    master = f"[{place.master}]" if ":" in place.master else place.master
-    yield Word(f"--master-addr={master}", "the node of rank 0", cluster.known)
-    yield Word(f"--master-port={place.port}", place.port_reason, run.port is not None)
+    yield from _meeting_point(place)
+    if job.max_restarts is not None:
+        yield Word(f"--max-restarts={job.max_restarts}", "given by --max-restarts")
     if node.address is not None:
         yield Word(f"--local-addr={node.address}", node.address_reason)
     elif run.uuid is None:
         yield Word("--local-addr=<address>", node.address_reason, known=False)
+
+
+def _nodes(place: Place) -> Iterator[Word]:
+    """Yield how many nodes there are, and which this one is where that counts (MA-07)."""
+    if place.job.elastic is not None:
+        fewest, most = place.job.elastic
+        yield Word(f"--nnodes={fewest}:{most}", "the fewest and the most nodes, by --elastic")
+        return
+    nodes, index, source = len(place.cluster.nodes), place.node_index, place.cluster.source
+    yield Word(f"--nnodes={nodes}", f"nodes of {source}")
+    yield Word(f"--node-rank={index}", f"node {index} of {nodes} in the order of {source}")
+
+
+def _meeting_point(place: Place) -> Iterator[Word]:
+    if place.job.elastic is not None:
+        from slurm_adapter.contracts.elastic import store_words  # noqa: PLC0415 - seldom
+
+        yield from store_words(place)
+        return
+    master = f"[{place.master}]" if ":" in place.master else place.master
+    yield Word(f"--master-addr={master}", "the node of rank 0", place.cluster.known)
+    yield Word(f"--master-port={place.port}", place.port_reason, place.run.port is not None)
 
 
 def _processes(node: Node) -> Word:

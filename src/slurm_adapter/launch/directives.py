@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slurm_adapter.cluster.cluster import Node
-from slurm_adapter.contracts import get_contract
+from slurm_adapter.contracts import contract_of
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.launch.options import GPUS, MEMORY
 
@@ -75,7 +75,13 @@ def make_directives(job: Job, options: dict[str, str | None], life: Life) -> lis
 
 def tasks_per_node(job: Job) -> int:
     """Return how many tasks Slurm starts on a node: one, or one per GPU."""
-    contract = get_contract(job.contract)
+    ranks = ranks_per_node(job)
+    return 1 if job.node_starts_ranks else ranks
+
+
+def ranks_per_node(job: Job) -> int:
+    """Return how many of what the contract starts there are on a node."""
+    contract = contract_of(job)
     if contract.per_gpu and job.gpus_per_node is None:
         raise BadValueError(
             f"the {job.contract} contract starts one rank for each GPU, and nothing says how many"

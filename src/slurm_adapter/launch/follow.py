@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from slurm_adapter.errors import AdapterError
 from slurm_adapter.launch.agents import together
-from slurm_adapter.launch.blame import Blame
 from slurm_adapter.node import frames
+from slurm_adapter.node.blame import Blame
 from slurm_adapter.node.events import Ended, Lost
 from slurm_adapter.node.wire import pack
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import VISIBLE_DEVICES, device_list
-from slurm_adapter.contracts import get_contract, wanted_view
+from slurm_adapter.contracts import contract_of, wanted_view
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.job import VIEWS
 from slurm_adapter.node import facts, ports
@@ -132,7 +132,7 @@ def _plan(job: Job, environment: Mapping[str, str]) -> Plan:
         address = str(nodes[0].address)
         port = ports.take_free_port(address)
         reason = f"the first free one on {address} from {facts.FIRST_PORT} up"
-    contract = get_contract(job.contract)
+    contract = contract_of(job)
     ranks = sum(contract.ranks_on(node) * (contract.fan_out(node) or 1) for node in nodes)
     own = (item for item in _settings(ranks) if item.name not in environment)
     settings = (*own, *unbuffered(environment))

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from slurm_adapter import __version__
-from slurm_adapter.contracts import get_contract
+from slurm_adapter.contracts import contract_of
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job import Argv, Boot, Command, Job
-from slurm_adapter.launch.directives import Directive, make_directives, tasks_per_node
+from slurm_adapter.launch.directives import Directive, make_directives, ranks_per_node
 from slurm_adapter.launch.environment import environment_lines
 from slurm_adapter.launch.life import CHAIN, Life
 from slurm_adapter.launch.logpath import folder_of, read_log_path
@@ -88,7 +88,7 @@ def make_script(
             "Name another with --job-folder DIR.",
         )
     life = Life.parse(job.warn, job.retries, job.on_timeout)
-    life.check(get_contract(job.contract).starts, options)
+    life.check(contract_of(job).starts, options)
     directives = make_directives(job, options, life)
     values = {item.name: item.value for item in directives}
     logs = [str(values[name]) for name in _LOG_OPTIONS if values.get(name)]
@@ -119,8 +119,8 @@ def make_script(
 
 def _head(job: Job) -> str:
     nodes = "1 node" if job.nodes == 1 else f"{job.nodes} nodes"
-    tasks, starts = tasks_per_node(job), get_contract(job.contract).starts
-    ranks = f"one {starts}" if tasks == 1 else f"{tasks} {starts}s"
+    count, starts = ranks_per_node(job), contract_of(job).starts
+    ranks = f"one {starts}" if count == 1 else f"{count} {starts}s"
     each = "" if job.nodes == 1 else " each"
     return f"{HEADER.decode()} {__version__}: {nodes}, {ranks}{each}, contract {job.contract}."
 
@@ -156,11 +156,13 @@ def _go_on(job: Job, life: Life) -> Iterator[str]:
 def _step(
     job: Job, adapter: Sequence[str], cpus_per_task: str | None, retries: int
 ) -> Iterator[str]:
-    contract = get_contract(job.contract)
-    starts = contract.starts
-    ends = [job.folder, *([] if starts == "rank" else [starts])]
+    starts = contract_of(job).starts
+    task, becomes = starts, f"becomes its {starts}"
+    if job.node_starts_ranks:
+        task, becomes = "task", "starts its node's ranks"
+    ends = [job.folder, *([] if task == "rank" else [task])]
     finish = f'{shell_words([*adapter, "finish"])} "$1" /proc/self/fd/2'
-    yield f"# Each task becomes its {starts}; the first that fails ends the others."
+    yield f"# Each task {becomes}; the first that fails ends the others."
     if not retries:
         yield from _attempt(job, adapter, cpus_per_task)
         yield "# srun returns the highest status of all, this that of the first failure; it"
@@ -175,7 +177,7 @@ def _step(
     yield from (f"    {line}" for line in _attempt(job, adapter, cpus_per_task))
     yield "    # srun returns the highest status of all, this that of the first failure; it"
     yield "    # ends the nodes' logs and takes away what was for this run alone."
-    rest = shell_words([job.folder, starts])
+    rest = shell_words([job.folder, task])
     yield f'    {finish} {rest} "$attempt" && exit 0 || status=$?'
     yield '    [ "$status" -ne 4 ] || break'
     yield "done"
@@ -185,10 +187,12 @@ def _step(
 def _attempt(job: Job, adapter: Sequence[str], cpus_per_task: str | None) -> Iterator[str]:
     # --export: srun would inherit a reduced --export of sbatch (SB-04). --cpus-per-task: srun
     # does not take it from the job since Slurm 22.05 (SB-09).
-    srun = ["srun", "--label", "--kill-on-bad-exit=1", "--export=ALL"]
+    by_node = job.node_starts_ranks  # exec itself puts each line behind its rank's number then
+    label = [] if by_node else ["--label"]
+    srun = ["srun", *label, "--kill-on-bad-exit=1", "--export=ALL"]
     if cpus_per_task is not None:
         srun.append(f"--cpus-per-task={cpus_per_task}")
-    logs = get_contract(job.contract).names_workers  # one rank, and one log file, on each node
+    logs = contract_of(job).names_workers  # one rank, and one log file, on each node
     yield "set -- 0"
     yield f"{shell_words(srun)} \\"
     yield f"    {shell_words([*adapter, 'exec', *(['--log'] if logs else [])])} \\"
@@ -200,6 +204,11 @@ def _exec_options(job: Job) -> Iterator[str]:
     """Yield one line of options each, quoted."""
     optional = {
         "python": None if job.python == "python" else job.python,
+        "elastic": None if job.elastic is None else "{}:{}".format(*job.elastic),
+        "max-restarts": job.max_restarts,
+        "ranks-by": job.ranks_by,
+        # Slurm does not tell a node of the others', and of cards by another name not at all.
+        "gpus-per-node": job.gpus_per_node if job.node_starts_ranks else None,
         "port": job.port,
         "channels": job.channels_as,
         "view": job.view,

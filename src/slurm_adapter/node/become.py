@@ -42,12 +42,12 @@ def become(ready: Ready, environment: Mapping[str, str], *, log: bool = False) -
     """
     plan, rank, job = ready.plan, ready.rank, ready.plan.job
     if rank.rank == 0:
-        _check_rendezvous(plan, rank)
+        check_rendezvous(plan, rank)
     make_told(job, rank.told)
     if log:
         make_folder(job.log_folder, job.folder)
     inherited = rank.environment(without_coerced_locale(environment))
-    output = _open_log(plan, rank) if log else None
+    output = open_log(plan, rank) if log else None
     if job.install_requirements:
         from slurm_adapter.node.packages import install  # noqa: PLC0415
 
@@ -93,7 +93,7 @@ def _enter(ready: Ready) -> None:
         ) from error
 
 
-def _open_log(plan: Plan, rank: RankPlan) -> int:
+def open_log(plan: Plan, rank: RankPlan) -> int:
     """Open the file that takes a node's output, stdout and stderr in the order they are written."""
     path = f"{plan.job.log_folder}/{plan.workers.log_name(rank.node_index)}"
     if rank.rank == 0:
@@ -123,7 +123,7 @@ def check_master(job: Job, name: str) -> None:
         )
 
 
-def _check_rendezvous(plan: Plan, rank: RankPlan) -> None:
+def check_rendezvous(plan: Plan, rank: RankPlan) -> None:
     """Check on rank 0's node what all ranks count on: the address is here, the port is free."""
     check_master(plan.job, rank.node.name)
     # torchrun listens there even where it starts a single rank.

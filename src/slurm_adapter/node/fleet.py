@@ -168,6 +168,14 @@ class MachineFleet:
         """Send a signal to all descendants, whatever session they are in."""
         process.send_below(number)
 
+    def pass_on(self, number: int) -> None:
+        """Send a signal to the ranks alone: whom they pass it on to is their own affair."""
+        for pid in list(self._ranks):
+            try:  # noqa: SIM105 - contextlib costs start-up time
+                os.kill(pid, number)
+            except (ProcessLookupError, PermissionError):  # gone, or somebody else's by now
+                pass
+
     def wake(self) -> None:
         """Make `events` return now; after `close` there is nothing to wake."""
         try:  # noqa: SIM105 - contextlib costs start-up time

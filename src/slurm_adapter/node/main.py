@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from slurm_adapter.contracts import get_contract
+from slurm_adapter.contracts import contract_of
 from slurm_adapter.errors import AdapterError, BadValueError, NotAStepError
 from slurm_adapter.node.options import HelpFormatter, Parser, add_job_options, job_from
 from slurm_adapter.node.program import working_directory
@@ -73,6 +73,10 @@ def _run(words: list[str]) -> int:
         raise NotAStepError(error.found, remedy) from error
     for warning in ready.warnings:
         print(f"slurm-adapter: warning: {warning}", file=sys.stderr)  # noqa: T201
+    if action == "exec" and job.node_starts_ranks:
+        from slurm_adapter.node.fanout import run_ranks  # noqa: PLC0415 - seldom
+
+        return run_ranks(ready, os.environ, log=options.log)
     if action == "exec":
         from slurm_adapter.node.become import become  # noqa: PLC0415
 
@@ -128,7 +132,8 @@ def _parser(action: str) -> argparse.ArgumentParser:
 def _srun_line(remedy: str, job: Job, words: list[str]) -> str:
     """Return the very command that was typed, with srun before it (SL-07)."""
     srun = remedy.partition(" slurm-adapter")[0]
-    if get_contract(job.contract).per_gpu:  # as many tasks as the job asked for
+    # Tasks for all GPUs: as many as the job asked for.
+    if contract_of(job).per_gpu and not job.node_starts_ranks:
         srun = "srun --kill-on-bad-exit=1"
     return f"Start it with srun: {srun} slurm-adapter {shell_words(map(_masked, words))}"
 

@@ -9,6 +9,7 @@ from slurm_adapter.errors import BadValueError
 from slurm_adapter.job import (
     CONTRACTS,
     DELIVERIES,
+    STARTERS,
     VIEWS,
     Argv,
     Boot,
@@ -61,6 +62,9 @@ def add_job_options(parser: argparse.ArgumentParser) -> None:
     add("--command", metavar="TEXT", help="boot command for /bin/sh -c; nothing is appended")
     add("--code", metavar="DIR", help="code directory (default: the boot file's)")
     add("--contract", choices=CONTRACTS, default=CONTRACTS[0], help="default: %(default)s")
+    add("--elastic", metavar="MIN:MAX", help="torchrun: go on with MIN nodes of MAX")
+    add("--max-restarts", type=int, metavar="N", help="torchrun: start ranks again after failures")
+    add("--ranks-by", choices=STARTERS, help="env: who starts a rank for each GPU (default: slurm)")
     add("--name", metavar="NAME", help="the job's name (default: the boot file's)")
     add("--job-folder", metavar="DIR", help="the job's folder (default: slurm-adapter/NAME)")
     add("--input", metavar="NAME=PATH", action="append", default=[], help="an input channel")
@@ -124,6 +128,9 @@ def job_from(options: argparse.Namespace, words: Sequence[str], base: str) -> Jo
         args=args,
         gpus_per_node=options.gpus_per_node,
         contract=options.contract,
+        elastic=_elastic(options.elastic),
+        max_restarts=options.max_restarts,
+        ranks_by=options.ranks_by,
         env=env,
         keep=keep,
         inputs=parse_channels(options.input, "--input", base),
@@ -139,6 +146,14 @@ def job_from(options: argparse.Namespace, words: Sequence[str], base: str) -> Jo
     )
     check_requirements(job)
     return job
+
+
+def _elastic(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    from slurm_adapter.contracts.elastic import read_elastic  # noqa: PLC0415 - seldom needed
+
+    return read_elastic(text)
 
 
 def _network(options: argparse.Namespace) -> dict[str, Any]:

@@ -69,7 +69,10 @@ def plan_rank(job: Job, environment: Mapping[str, str], *, only_try: bool = Fals
 
         surroundings = surround.surround(plan, index, environment, only_try=only_try)
         plan = plan.with_view(surroundings.level).with_settings(index, surroundings.settings)
-    rank = plan.rank(step.rank, index, step.local_rank)
+    if job.node_starts_ranks:  # this task stands for all of them
+        rank = next(plan.node_ranks(index))
+    else:
+        rank = plan.rank(step.rank, index, step.local_rank)
     warnings = (*plan.warnings, *_device_warnings(step, environment)) if rank.rank == 0 else ()
     if found is not None and step.local_rank == 0:
         warnings = (*warnings, *found.choice.warnings)
@@ -130,7 +133,12 @@ def _cluster(
         Node(step.nodes[at] + suffix, tasks=step.tasks_per_node[at], view=view) for at in order
     ]
     gpus, reason = _gpus(step, job, environment)
-    own = replace(nodes[index], gpus=gpus, gpus_reason=reason)
+    nodes[index] = replace(nodes[index], gpus=gpus, gpus_reason=reason)
+    if job.node_starts_ranks:
+        from slurm_adapter.node.bynode import with_own_ranks  # noqa: PLC0415 - seldom
+
+        nodes = with_own_ranks(nodes, index, step.label, job, environment)
+    own = nodes[index]
     if len(nodes) == 1:
         why = "what this node's own name resolves to"
         nodes = [replace(own, address=facts.own_address(own.name), address_reason=why)]
@@ -138,7 +146,8 @@ def _cluster(
     from slurm_adapter.node.network import choose_in_step  # noqa: PLC0415 - others have no network
 
     found = choose_in_step([node.name for node in nodes], index, job, environment, show=only_try)
-    nodes[index] = replace(own, address=found.choice.way.address, settings=found.choice.settings)
+    settings = (*own.settings, *found.choice.settings)
+    nodes[index] = replace(own, address=found.choice.way.address, settings=settings)
     if "subnet" in job.network:
         nodes = [replace(node, address=found.addresses[node.name]) for node in nodes]
     return Cluster(tuple(nodes), step.label, addressed="subnet" in job.network), found
@@ -176,6 +185,7 @@ def _device_warnings(step: Step, environment: Mapping[str, str]) -> list[str]:
         f"each of the {step.local_size} tasks on this node sees {visible[1]} GPU"
         f" ({visible[0]}={environment[visible[0]]}): scripts that select device number LOCAL_RANK"
         " fail. Let every task see all GPUs (srun --gpus-per-node instead of --gpus-per-task, or"
-        " --gpu-bind=none), or select LOCAL_RANK modulo the visible devices, as"
+        " --gpu-bind=none), start one task on each node (--ntasks-per-node=1, and exec"
+        " --ranks-by node), or select LOCAL_RANK modulo the visible devices, as"
         " slurm_adapter.torch.init_process_group() does"
     ]

@@ -7,10 +7,10 @@ before the news of the first death is here.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from slurm_adapter.node.events import Ended, Lost, Output
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from slurm_adapter.node.events import Event
 

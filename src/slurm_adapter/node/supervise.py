@@ -5,16 +5,39 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import TYPE_CHECKING, Protocol
 
 from slurm_adapter.errors import printable
-from slurm_adapter.launch.blame import Blame
+from slurm_adapter.node.blame import Blame
 from slurm_adapter.node.events import Lost
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from typing import Protocol
 
     from slurm_adapter.node.events import Event
+
+    class Fleet(Protocol):
+        """The running ranks, wherever they are."""
+
+        def events(self, limit_s: float) -> Iterable[Event]:
+            """Wait for something to happen, `limit_s` at most, and return it."""
+
+        def running(self) -> set[int]:
+            """Return the ranks whose process is not known to be gone."""
+
+        def remains(self) -> bool:
+            """Say whether anything that a rank started still lives, ranks included."""
+
+        def send(self, number: int) -> None:
+            """Send a signal to everything that remains."""
+
+        def wake(self) -> None:
+            """Make `events` return now; called from signal handlers."""
+
+        def close(self) -> Iterable[Event]:
+            """Let go of pipes and descriptors; return the output that was still in them."""
+
 
 # Signals that mean "stop", and what the command then returns at least: 128 + N.
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -35,28 +58,6 @@ _NAMED_RANKS = 8
 # a peer is waited for.
 _SETTLE_S = 0.15
 _PATIENT_S = 1.5
-
-
-class Fleet(Protocol):
-    """The running ranks, wherever they are."""
-
-    def events(self, limit_s: float) -> Iterable[Event]:
-        """Wait for something to happen, `limit_s` at most, and return it."""
-
-    def running(self) -> set[int]:
-        """Return the ranks whose process is not known to be gone."""
-
-    def remains(self) -> bool:
-        """Say whether anything that a rank started still lives, ranks included."""
-
-    def send(self, number: int) -> None:
-        """Send a signal to everything that remains."""
-
-    def wake(self) -> None:
-        """Make `events` return now; called from signal handlers."""
-
-    def close(self) -> Iterable[Event]:
-        """Let go of pipes and descriptors; return the output that was still in them."""
 
 
 class _UnreadError(Exception):
@@ -86,6 +87,7 @@ class Supervisor:
         node: Callable[[int], str] = str,
         tick: Callable[[], float] | None = None,
         ends: Sequence[signal.Signals] = STOP_SIGNALS,
+        heed_signals: bool = True,
     ) -> None:
         """Take over a fleet.
 
@@ -99,11 +101,12 @@ class Supervisor:
             tick: called now and then; returns the seconds until it wants to be called again.
             ends: the signals that end the ranks. Others of `STOP_SIGNALS` end the watching alone,
                 and so does whatever breaks it: ranks that are watched so go on without anybody.
+            heed_signals: whether signals are this object's at all; else the caller sees to them.
         """
         self._fleet, self._show, self._say, self._name = fleet, show, say, name
         self._grace_s, self._node = grace_s, node
         self._tick, self._tick_s = tick, _POLL_S
-        self._ends = tuple(ends)
+        self._ends, self._heed_any = tuple(ends), heed_signals
         self._apart = not set(STOP_SIGNALS) <= set(ends)
         self._left_by: int | None = None
         self._blame = Blame()
@@ -123,7 +126,7 @@ class Supervisor:
         Raises:
             LeftError: where only the watching has ended.
         """
-        numbers = heeded_signals(*self._ends)
+        numbers = heeded_signals(*self._ends) if self._heed_any else []
         before = {number: signal.signal(number, self._on_signal) for number in numbers}
         try:
             while self._fleet.running():

@@ -16,7 +16,7 @@ demo: $(DEMO)
 #: make test       everything, on a real Slurm cluster brought up for the tests (as root)
 # In six processes, each with a cluster of its own: most tests wait for others' processes.
 test: $(TEST) compiled
-	$(BIN)/python -m pytest -n 6 --dist loadfile $(PYTEST)
+	$(BIN)/python -m pytest -n 6 --dist worksteal $(PYTEST)
 
 #: make lint       style, types, import rule
 lint: $(TEST)

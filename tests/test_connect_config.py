@@ -327,7 +327,7 @@ class TestAskingOnceForMany:
     """Asking ssh about each host would cost more than everything else."""
 
     @settings(
-        max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+        max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
     )
     @given(st.lists(CONFIG_LINES, max_size=8), st.permutations(NAMES))
     def test_gives_the_same_as_asking_for_each(
@@ -348,7 +348,7 @@ class TestAskingOnceForMany:
         assert {(one.user, one.port) for one in found} == {("u", 7)}
 
     @settings(
-        max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+        max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
     )
     @given(st.lists(OWN_BLOCKS, min_size=3, max_size=9), st.permutations(NAMES))
     def test_gives_the_same_for_hosts_with_blocks_of_their_own(
@@ -427,7 +427,7 @@ PATTERNS = st.lists(st.text("ab.*?!", min_size=1, max_size=4), min_size=1, max_s
 
 
 @settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(PATTERNS, st.text("ab.", min_size=1, max_size=4))
 def test_patterns_mean_what_ssh_means(tmp_path: Path, patterns: list[str], name: str) -> None:

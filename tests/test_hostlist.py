@@ -209,7 +209,7 @@ class TestSlurm:
         joined = ",".join(lists)
         assert slurm_expands(slurm, joined) == expand_hostlist(joined)
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=50, deadline=None)
     @given(names=SLURM_NAMES)
     def test_reads_what_was_folded(self, slurm: SlurmCluster, names: list[str]) -> None:
         assert slurm_expands(slurm, fold_hostlist(names)) == names

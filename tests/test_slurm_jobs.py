@@ -45,6 +45,7 @@ def test_through_slurm_adapter_sbatch(user: User, kind: str) -> None:
     check(user, kind, job_id, lambda: "".join((user.log(said), *user.outputs("t"))))
 
 
+@pytest.mark.parametrize("kind", ["node_level", "torchrun"], indirect=True)
 def test_through_a_batch_file_written_by_hand(user: User, kind: str) -> None:
     _, program, arguments, _, _ = KINDS[kind]
     if program.endswith(".py"):
@@ -141,3 +142,15 @@ def test_every_node_prints_the_same_identity(user: User) -> None:
     assert len(names) == 1
     assert indices == ['VC_TASK_INDEX="0"', 'VC_TASK_INDEX="1"', 'VC_TASK_INDEX="2"']
     assert addresses == [f'MA_CURRENT_IP="{user.cluster.addresses[n]}"' for n in user.cluster.nodes]
+
+
+def test_sl_09_a_job_submitted_from_a_step_has_a_step_of_its_own(user: User) -> None:
+    """SL-09, SB-04: what the outer step has left in the environment is not taken for the job's."""
+    user.write(
+        "tell.py", "import os\nprint(os.environ['MA_NUM_HOSTS'], os.environ['VC_TASK_INDEX'])\n"
+    )
+    inner = ("slurm-adapter", "sbatch", "-N", "2", "--parsable", "-q", "tell.py")
+    number = user.run("srun", "-N1", *inner)
+    end = user.finish(number)
+    assert (end.state, end.exit_status) == ("COMPLETED", 0)
+    assert [text.splitlines()[0] for text in user.outputs("tell")] == ["2 0", "2 1"]

@@ -224,7 +224,7 @@ class TestCopies:
     )
 
     @settings(
-        max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+        max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
     )
     @given(st.lists(names.filter(lambda name: name not in _MEANT_FOR_US), max_size=8))
     def test_any_name(self, tmp_path_factory: pytest.TempPathFactory, raw: list[bytes]) -> None:

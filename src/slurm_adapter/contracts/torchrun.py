@@ -106,7 +106,7 @@ class TorchrunContract:
         OMP_NUM_THREADS too is left to it: 1 where a node has several ranks, with a warning, unless
         the user has set it. Whoever is used to torchrun counts on that.
         """
-        if place.job.elastic is None and not place.job.max_restarts:
+        if place.job.elastic is None:
             return ()
         from slurm_adapter.contracts.elastic import OWN_STORE  # noqa: PLC0415 - seldom
 

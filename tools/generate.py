@@ -14,7 +14,7 @@ import typer
 from slurm_adapter import Boot, Cluster, Job, Node, Run, make_plan
 from slurm_adapter.cli.commands import build_app
 from slurm_adapter.cli.options import COMMON
-from slurm_adapter.job import Channel
+from slurm_adapter.job import Channel, Container
 from slurm_adapter.launch.sbatch import make_script
 from slurm_adapter.launch.ssh import CROSSING, OF_THIS_MACHINE
 from slurm_adapter.plan import Plan
@@ -77,6 +77,13 @@ NETWORK = replace(
     name="network",
     network={"subnet": "10.20.0.0/16", "storage_hcas": ("mlx5_2",), "traffic_class": 106},
 )
+APPTAINER = replace(
+    THREE_NODES,
+    container=Container("/images/torch.sif", "apptainer", ("/scratch:/scratch:ro",)),
+)
+PYXIS = replace(
+    ONE_NODE, container=Container("nvcr.io#nvidia/pytorch:24.05-py3", "pyxis", ("/datasets",))
+)
 ALL = replace(
     THREE_NODES,
     gpu_option="gres",
@@ -103,6 +110,8 @@ SCRIPTS = {
     "prologue": PROLOGUE,
     "life": LIFE,
     "network": NETWORK,
+    "apptainer": APPTAINER,
+    "pyxis": PYXIS,
     "all-together": ALL,
 }
 

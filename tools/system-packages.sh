@@ -31,6 +31,7 @@ for purpose in "$@"; do
         want libnss-wrapper test -e "/usr/lib/$(uname -m)-linux-gnu/libnss_wrapper.so"
         want nscd which nscd
         want autofs which automount
+        want bubblewrap which bwrap
         ;;
     bench)
         want pdsh which pdsh

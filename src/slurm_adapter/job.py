@@ -20,6 +20,7 @@ VIEWS = ("full", "hosts", "off")
 ACCELERATORS = ("gpu", "npu")
 GPU_OPTIONS = ("gpus-per-node", "gres", "none")
 STARTERS = ("slurm", "node")
+CONTAINER_RUNTIMES = ("pyxis", "apptainer", "singularity")
 PORTS = range(1024, 65536)
 _MOST_NODES = 100_000
 _LONGEST_NAME = 200
@@ -59,6 +60,20 @@ class Channel:
 
     name: str
     path: str
+
+
+@record
+class Container:
+    """The image in which a job's ranks run, and how they get into it."""
+
+    image: str
+    """A file, absolute, or what the runtime fetches images by."""
+    runtime: str | None = None
+    """One of `CONTAINER_RUNTIMES`; None: what the machine that submits has."""
+    mounts: tuple[str, ...] = ()
+    """SOURCE[:DESTINATION[:ro]] each, beside the job's own directories."""
+    options: tuple[str, ...] = ()
+    """Further options of the runtime, a word each."""
 
 
 @record
@@ -140,6 +155,8 @@ class Job:
     """A conda environment that the batch script activates: its name, or an absolute path."""
     prologue: tuple[str, ...] = ()
     """The user's own lines of bash, which the batch script runs before the ranks start."""
+    container: Container | None = None
+    """The image in which the ranks of a Slurm job run; None: in none."""
 
     def __post_init__(self) -> None:
         check_job_name(self.name)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictI
 
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.network.hints import check_hints, over
-from slurm_adapter.paths import SITE_FILE, absolute, given, on_node, user_file
+from slurm_adapter.paths import IMAGE_FILES, SITE_FILE, absolute, given, on_node, user_file
 from slurm_adapter.tomlfile import Text, as_text, read_toml, validated
 
 if TYPE_CHECKING:
@@ -43,6 +43,10 @@ _EXAMPLES = {
     "venv": 'venv = "/home/ada/venv"',
     "conda": 'conda = "train"',
     "prologue": 'prologue = ["ulimit -n 65536"]',
+    "container": 'container = "/images/pytorch.sif"',
+    "container_runtime": 'container_runtime = "apptainer"',
+    "container_mounts": 'container_mounts = ["/datasets", "/scratch/ada:/scratch:ro"]',
+    "container_options": 'container_options = ["--rocm"]',
     "slurm": '[slurm] with lines such as partition = "train"; a flag is true or left out',
     "warn": 'warn = "USR2@120"',
     "retries": "retries = 2",
@@ -121,6 +125,10 @@ class Settings(BaseModel):
     venv: StrictStr | None = None
     conda: StrictStr | None = None
     prologue: list[StrictStr] = []
+    container: StrictStr | None = None
+    container_runtime: StrictStr | None = None
+    container_mounts: list[StrictStr] = []
+    container_options: list[StrictStr] = []
     env: dict[str, Text] = {}
     keep: list[StrictStr] = []
     inputs: dict[str, StrictStr] = {}
@@ -204,6 +212,8 @@ def _relative_to(settings: Settings, folder: Path) -> Settings:
             changes[name] = absolute(value, base)
     if settings.venv:
         changes["venv"] = absolute(settings.venv, base)
+    if settings.container is not None and settings.container.endswith(IMAGE_FILES):
+        changes["container"] = absolute(settings.container, base)
     if settings.boot is not None and settings.code is None:
         changes["boot"] = absolute(settings.boot, base)
     if settings.ssh.hosts_file is not None:

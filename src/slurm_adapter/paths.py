@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+IMAGE_FILES = (".sif", ".sqsh", ".squashfs", ".img")
+"""How a file that holds a container's image may end."""
 SITE_FILE = "/etc/slurm-adapter.toml"
 """What an administrator says for everybody, in the form of a job file."""
 

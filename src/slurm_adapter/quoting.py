@@ -62,6 +62,11 @@ def export_line(name: str, value: str) -> str:
     return f"{assignment}\nexport {name}" if "\r" in value else f"export {assignment}"
 
 
+def copy_line(name: str, source: str) -> str:
+    """Return `export NAME="$SOURCE"`: one variable's value under another's name, too."""
+    return f'export {check_variable_name(name)}="${check_variable_name(source)}"'
+
+
 def unset_line(names: Iterable[str]) -> str:
     """Return `unset A B C`, which no shell minds where a name is not set."""
     return "unset " + " ".join(check_variable_name(name) for name in names)

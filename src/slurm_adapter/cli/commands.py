@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from slurm_adapter.cli.options import seconds, whole_number, with_common_options
-from slurm_adapter.job import GPU_OPTIONS
+from slurm_adapter.job import CONTAINER_RUNTIMES, GPU_OPTIONS
 from slurm_adapter.show.lines import has_colour
 
 _OURS_FIRST = {"allow_interspersed_args": False}
@@ -59,6 +59,40 @@ _Prologue = Annotated[
     list[str] | None,
     typer.Option(
         "--prologue", metavar="TEXT", help="Lines of bash to run before the ranks. Repeatable."
+    ),
+]
+_Container = Annotated[
+    str | None,
+    typer.Option(
+        "--container",
+        metavar="IMAGE",
+        help="Run the ranks in an image: a file, or a name its runtime fetches it by.",
+        envvar="SLURM_ADAPTER_CONTAINER",
+        show_envvar=False,
+    ),
+]
+_ContainerRuntime = Annotated[
+    str | None,
+    typer.Option(
+        "--container-runtime",
+        metavar="|".join(CONTAINER_RUNTIMES),
+        help="What runs it (default: what this machine has).",
+        envvar="SLURM_ADAPTER_CONTAINER_RUNTIME",
+        show_envvar=False,
+    ),
+]
+_ContainerMount = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--container-mount",
+        metavar="SRC[:DST[:ro]]",
+        help="Mount more than the job's own directories. Repeatable.",
+    ),
+]
+_ContainerOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--container-option", metavar="OPTION", help="One more word for the runtime. Repeatable."
     ),
 ]
 _ScriptFile = Annotated[
@@ -182,6 +216,10 @@ def sbatch(
     venv: _Venv = None,
     conda: _Conda = None,
     prologue: _Prologue = None,
+    container: _Container = None,
+    container_runtime: _ContainerRuntime = None,
+    container_mount: _ContainerMount = None,
+    container_option: _ContainerOption = None,
     script_file: _ScriptFile = None,
     parsable: _Parsable = False,
     preview_nodes: _Preview = None,
@@ -203,6 +241,10 @@ def sbatch(
         "venv": venv,
         "conda": conda,
         "prologue": prologue or None,
+        "container": container,
+        "container_runtime": container_runtime,
+        "container_mounts": container_mount or None,
+        "container_options": container_option or None,
         "warn": warn,
         "retries": retries,
         "on_timeout": on_timeout,

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 from slurm_adapter.contracts.elastic import read_elastic
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.flavor import Flavor, read_flavor
-from slurm_adapter.job import CONTRACTS, Boot, Channel, Command, Job, Program
+from slurm_adapter.job import (
+    CONTRACTS,
+    Boot,
+    Channel,
+    Command,
+    Container,
+    Job,
+    Program,
+)
 from slurm_adapter.jobfile import (
     Settings,
     merge,
@@ -26,7 +34,7 @@ from slurm_adapter.node.program import (
     locate_code,
     working_directory,
 )
-from slurm_adapter.paths import absolute, given, on_node
+from slurm_adapter.paths import IMAGE_FILES, absolute, given, on_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -167,6 +175,7 @@ def job_from_settings(settings: Settings, base: str) -> Job:
         venv=_environment(settings.venv, base, named=False),
         conda=_environment(settings.conda, base, named=True),
         prologue=tuple(settings.prologue),
+        container=_container(settings, base),
         **{name: value for name, value in optional.items() if value is not None},
     )
     check_requirements(job)
@@ -194,6 +203,27 @@ def _environment(value: str | None, base: str, *, named: bool) -> str | None:
     if not value or (named and "/" not in value):
         return value
     return absolute(value, base)
+
+
+def _container(settings: Settings, base: str) -> Container | None:
+    """Return the image to run in; what looks like a file of it is made absolute."""
+    if settings.container is None:
+        for name in ("container_runtime", "container_mounts", "container_options"):
+            if getattr(settings, name):
+                raise BadValueError(
+                    f"{name} says something of a container, and none is given",
+                    "Name the image with --container IMAGE.",
+                )
+        return None
+    image = settings.container
+    if image.endswith(IMAGE_FILES) or image.startswith(("/", "./", "../")):
+        image = absolute(image, base)
+    return Container(
+        image,
+        settings.container_runtime,
+        tuple(settings.container_mounts),
+        tuple(settings.container_options),
+    )
 
 
 def _gpus(settings: Settings, flavor: Flavor | None) -> int | None:

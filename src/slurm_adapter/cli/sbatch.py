@@ -21,8 +21,10 @@ from slurm_adapter.launch.directives import tasks_per_node
 from slurm_adapter.launch.environment import check_syntax, warn_of_venv
 from slurm_adapter.launch.life import CHAIN
 from slurm_adapter.launch.logpath import log_file
+from slurm_adapter.launch.runtime import in_container, warn_of_image
 from slurm_adapter.launch.sbatch import HEADER, Script, make_script
 from slurm_adapter.launch.snapshot import folder_of, planned, take
+from slurm_adapter.launch.zipapp import write_zipapp, zipapp_name
 from slurm_adapter.network.choose import not_known_yet
 from slurm_adapter.node.program import working_directory
 from slurm_adapter.output import write_stdout
@@ -58,14 +60,18 @@ def run_sbatch(
     check_format(common["format"])
     job = job_from_layers(settings_of(common, options, own), common["job"])
     check_syntax(job.prologue)
+    job = in_container(job)
     if script_file is None:
         job.check_kept(os.environ)
     code, program = job.code, job.program
     if snapshot:
         job = planned(job)
-    made = make_script(job, adapter_words(), working_directory(), slurm.site_options())
+    made = make_script(
+        job, adapter_words(), working_directory(), slurm.site_options(), zipapp_name()
+    )
     plan = make_plan(job, _preview(job, preview_nodes), _preview_run(job))
-    warnings = (*plan.warnings, *made.warnings, *boot_warnings(plan, program), *warn_of_venv(job))
+    warnings = (*plan.warnings, *made.warnings, *boot_warnings(plan, program))
+    warnings += (*warn_of_venv(job), *warn_of_image(job))
     path = Path(job.folder) / f"{job.file_stem}.sbatch"
     if common["dry_run"]:
         print_dry_run(_dry_run(plan, made, path, warnings), common["format"])
@@ -75,8 +81,10 @@ def run_sbatch(
     if not common["quiet"]:
         warn(warnings)
     if script_file is not None:
-        return _only_write(made, script_file, quiet=common["quiet"])
+        return _only_write(job, made, script_file, quiet=common["quiet"])
     slurm.make_folders(made)
+    if job.container is not None:
+        write_zipapp(job.folder)
     slurm.write_script(made, path)
     submissions = list(_submit(made, path))
     sys.stderr.write(submissions[0].said)
@@ -194,7 +202,9 @@ def _dry_run(plan: Plan, script: Script, path: Path, warnings: tuple[str, ...]) 
     answer = None
     if slurm.have_sbatch():
         answer = SlurmAnswer(*slurm.test_only(script))
-    files = (*(f"{folder}/" for folder in script.folders), str(path), *made_on_nodes(plan))
+    folders = (f"{folder}/" for folder in script.folders)
+    own = [f"{plan.job.folder}/{zipapp_name()}"] if plan.job.container is not None else []
+    files = (*folders, str(path), *own, *made_on_nodes(plan))
     return DryRun(plan, files, script, answer, warnings)
 
 
@@ -214,7 +224,9 @@ def _script_path(file: str) -> Path:
     return path
 
 
-def _only_write(script: Script, file: str, *, quiet: bool) -> int:
+def _only_write(job: Job, script: Script, file: str, *, quiet: bool) -> int:
+    if job.container is not None:
+        write_zipapp(job.folder)
     if file == "-":
         write_stdout(script.text)
     else:

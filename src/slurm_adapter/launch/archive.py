@@ -23,8 +23,16 @@ import slurm_adapter
 
 _ROOMS = ("node", "contracts", "cluster", "network")
 _FILES = ("plan", "layout", "job", "quoting", "setting", "output", "record", "paths", "errors")
+# A container's interpreter may be any: also one that could not even read our modules.
 _MAIN = """\
 import sys
+if sys.version_info < (3, 10):
+    sys.stderr.write(
+        "slurm-adapter: %s is Python %d.%d; 3.10 or later is needed.\\n"
+        "  Name another with --python, or take a newer image.\\n"
+        % ((sys.executable,) + tuple(sys.version_info[:2]))
+    )
+    sys.exit(3)
 from slurm_adapter.node.main import main
 sys.exit(main())
 """

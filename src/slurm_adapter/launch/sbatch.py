@@ -14,12 +14,14 @@ from slurm_adapter import __version__
 from slurm_adapter.contracts import contract_of
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job import Argv, Boot, Command, Job
+from slurm_adapter.launch.container import check_container, handed_over, interpreter, wrapped
 from slurm_adapter.launch.directives import Directive, make_directives, ranks_per_node
 from slurm_adapter.launch.environment import environment_lines
 from slurm_adapter.launch.life import CHAIN, Life
 from slurm_adapter.launch.logpath import folder_of, read_log_path
 from slurm_adapter.launch.options import check_options
 from slurm_adapter.launch.timelimit import read_time_limit
+from slurm_adapter.launch.zipapp import PLAIN_NAME, zipapp_words
 from slurm_adapter.network.hints import as_options
 from slurm_adapter.node.finish import START
 from slurm_adapter.quoting import directive, export_line, shell_word, shell_words
@@ -59,7 +61,11 @@ class Script:
 
 
 def make_script(
-    job: Job, adapter: Sequence[str], base: str, site_options: Collection[str] = ()
+    job: Job,
+    adapter: Sequence[str],
+    base: str,
+    site_options: Collection[str] = (),
+    zipapp: str = PLAIN_NAME,
 ) -> Script:
     """Return the script that runs a job.
 
@@ -68,6 +74,8 @@ def make_script(
         adapter: the words that start slurm-adapter on the nodes, e.g. its absolute path.
         base: the directory that relative log paths mean, absolute.
         site_options: long options that the site's sbatch knows beside Slurm's own.
+        zipapp: the name that the node side's file has in the job's folder, where ranks run in an
+            image.
 
     Raises:
         BadValueError: for sbatch options that do not exist, contradict the job, or would lose
@@ -87,13 +95,19 @@ def make_script(
             f"the job's folder {job.folder} holds a backslash, which Slurm takes for an escape",
             "Name another with --job-folder DIR.",
         )
+    check_container(job)
     life = Life.parse(job.warn, job.retries, job.on_timeout)
     life.check(contract_of(job).starts, options)
     directives = make_directives(job, options, life)
     values = {item.name: item.value for item in directives}
     logs = [str(values[name]) for name in _LOG_OPTIONS if values.get(name)]
-    folders = dict.fromkeys([job.log_folder, *(folder_of(log, base) for log in logs)])
+    # A directory that is not there cannot be mounted into a container.
+    mounted = [channel.path for channel in job.outputs] if job.container is not None else []
+    folders = dict.fromkeys([job.log_folder, *mounted, *(folder_of(log, base) for log in logs)])
     secrets = {name: value for name, value in job.env.items() if is_secret(name)}
+    node_side = adapter
+    if job.container is not None:
+        node_side = zipapp_words(interpreter(job), f"{job.folder}/{zipapp}")
     lines = [
         "#!/bin/bash",
         _head(job),
@@ -104,8 +118,9 @@ def make_script(
         f'echo "{START} job $SLURM_JOB_ID on $SLURM_JOB_NODELIST" >&2',
         *_variables(job),
         *environment_lines(job),
+        *(handed_over(job) if job.container is not None else ()),
         "",
-        *_step(job, adapter, values.get("cpus-per-task"), life.retries),
+        *_step(job, adapter, node_side, values.get("cpus-per-task"), life.retries),
     ]
     return Script(
         text="\n".join(lines) + "\n",
@@ -154,7 +169,11 @@ def _go_on(job: Job, life: Life) -> Iterator[str]:
 
 
 def _step(
-    job: Job, adapter: Sequence[str], cpus_per_task: str | None, retries: int
+    job: Job,
+    adapter: Sequence[str],
+    node_side: Sequence[str],
+    cpus_per_task: str | None,
+    retries: int,
 ) -> Iterator[str]:
     starts = contract_of(job).starts
     task, becomes = starts, f"becomes its {starts}"
@@ -164,7 +183,7 @@ def _step(
     finish = f'{shell_words([*adapter, "finish"])} "$1" /proc/self/fd/2'
     yield f"# Each task {becomes}; the first that fails ends the others."
     if not retries:
-        yield from _attempt(job, adapter, cpus_per_task)
+        yield from _attempt(job, node_side, cpus_per_task)
         yield "# srun returns the highest status of all, this that of the first failure; it"
         yield "# ends the nodes' logs and takes away what was for this run alone."
         yield f"{finish} {shell_words(ends)}"
@@ -174,7 +193,7 @@ def _step(
     again = f'echo "{START} job $SLURM_JOB_ID on $SLURM_JOB_NODELIST again" >&2'
     yield f"for attempt in $(seq 0 {retries}); do"
     yield f'    [ "$attempt" -eq 0 ] || {again}'
-    yield from (f"    {line}" for line in _attempt(job, adapter, cpus_per_task))
+    yield from (f"    {line}" for line in _attempt(job, node_side, cpus_per_task))
     yield "    # srun returns the highest status of all, this that of the first failure; it"
     yield "    # ends the nodes' logs and takes away what was for this run alone."
     rest = shell_words([job.folder, task])
@@ -184,7 +203,7 @@ def _step(
     yield 'exit "$status"'
 
 
-def _attempt(job: Job, adapter: Sequence[str], cpus_per_task: str | None) -> Iterator[str]:
+def _attempt(job: Job, node_side: Sequence[str], cpus_per_task: str | None) -> Iterator[str]:
     # --export: srun would inherit a reduced --export of sbatch (SB-04). --cpus-per-task: srun
     # does not take it from the job since Slurm 22.05 (SB-09).
     by_node = job.node_starts_ranks  # exec itself puts each line behind its rank's number then
@@ -192,10 +211,15 @@ def _attempt(job: Job, adapter: Sequence[str], cpus_per_task: str | None) -> Ite
     srun = ["srun", *label, "--kill-on-bad-exit=1", "--export=ALL"]
     if cpus_per_task is not None:
         srun.append(f"--cpus-per-task={cpus_per_task}")
-    logs = contract_of(job).names_workers  # one rank, and one log file, on each node
+    node_side = [*node_side, "exec"]
+    if contract_of(job).names_workers:  # one rank, and one log file, on each node
+        node_side.append("--log")
     yield "set -- 0"
     yield f"{shell_words(srun)} \\"
-    yield f"    {shell_words([*adapter, 'exec', *(['--log'] if logs else [])])} \\"
+    if job.container is not None:
+        yield from (f"    {line} \\" for line in wrapped(job, job.container))
+        node_side.append("--in-container")
+    yield f"    {shell_words(node_side)} \\"
     yield from (f"    {option} \\" for option in _exec_options(job))
     yield f'    {_program(job)} || set -- "$?"'
 

@@ -18,7 +18,7 @@ from slurm_adapter.setting import MASK, is_secret
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from slurm_adapter.job import Job
 
@@ -66,8 +66,9 @@ def _run(words: list[str]) -> int:
     job = job_from(options, command, working_directory())
     from slurm_adapter.node import step  # noqa: PLC0415 - not needed where the options are wrong
 
+    environment = _environment(job, in_container=options.in_container)
     try:
-        ready = step.plan_rank(job, os.environ, only_try=action == "env")
+        ready = step.plan_rank(job, environment, only_try=action == "env")
     except NotAStepError as error:
         remedy = _srun_line(error.remedy, job, words)
         raise NotAStepError(error.found, remedy) from error
@@ -76,11 +77,11 @@ def _run(words: list[str]) -> int:
     if action == "exec" and job.node_starts_ranks:
         from slurm_adapter.node.fanout import run_ranks  # noqa: PLC0415 - seldom
 
-        return run_ranks(ready, os.environ, log=options.log)
+        return run_ranks(ready, environment, log=options.log)
     if action == "exec":
         from slurm_adapter.node.become import become  # noqa: PLC0415
 
-        become(ready, os.environ, log=options.log)
+        become(ready, environment, log=options.log)
     from slurm_adapter.node.environment import render  # noqa: PLC0415
     from slurm_adapter.output import write_stdout  # noqa: PLC0415
 
@@ -88,8 +89,17 @@ def _run(words: list[str]) -> int:
     if options.format != FORMATS[0]:  # for a shell or a program, which stays outside the view
         rank = ready.plan.with_view("off").rank(rank.rank, rank.node_index, rank.local_rank)
     network = None if ready.network is None else ready.network.row(rank.node.name)
-    write_stdout(render(options.format, rank, os.environ, network))
+    write_stdout(render(options.format, rank, environment, network))
     return 0
+
+
+def _environment(job: Job, *, in_container: bool) -> Mapping[str, str]:
+    """Return what the rank inherits: the task's own, in a container as the user means it."""
+    if not in_container:
+        return os.environ
+    from slurm_adapter.node.container import as_meant  # noqa: PLC0415 - seldom
+
+    return as_meant(os.environ, (*job.env, *job.keep))
 
 
 def _sorted_out(options: argparse.Namespace, ours: list[str], strays: list[str]) -> list[str]:

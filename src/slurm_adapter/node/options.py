@@ -92,6 +92,11 @@ def add_job_options(parser: argparse.ArgumentParser) -> None:
     add("--view", choices=VIEWS, help="the rank's surroundings (default: by contract)")
     add("--cache", metavar="DIR", help="shown as /cache (default: one in the job's folder)")
     add(
+        "--in-container",
+        action="store_true",
+        help="in an image: what it sets itself is not taken for yours",
+    )
+    add(
         "--install-requirements",
         action="store_true",
         help="install the code's pip-requirements.txt for this run",

@@ -55,6 +55,8 @@ class DryRun:
             "files": list(self.files),
             "warnings": list(self.warnings),
         }
+        if self.plan.job.container is not None:
+            document["container"] = as_dict(self.plan.job.container)
         if self.network:
             document["network"] = [as_dict(row) for row in self.network]
         if self.script is not None:
@@ -88,9 +90,11 @@ def headline(plan: Plan) -> str:
     """Return one line about the whole plan."""
     nodes, ranks = len(plan.cluster.nodes), plan.script_world_size
     counted = "a rank for each GPU" if ranks is None else f"{ranks} rank{'s' if ranks > 1 else ''}"
+    container = plan.job.container
+    image = f", in {container.image} by {container.runtime}" if container is not None else ""
     return (
         f"{plan.job.name}: {nodes} node{'s' if nodes > 1 else ''}, {counted},"
-        f" contract {plan.contract.name}"
+        f" contract {plan.contract.name}{image}"
     )
 
 

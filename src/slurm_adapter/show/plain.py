@@ -68,7 +68,8 @@ def _lines(dry_run: DryRun, inherited: Mapping[str, str]) -> Iterator[str]:
         yield ""
         yield f"sbatch --test-only says: {dry_run.slurm.says}"
     yield ""
-    yield "the same by hand, a command for each node:"
+    where = "" if plan.job.container is None else " inside the image"
+    yield f"the same by hand{where}, a command for each node:"
     outside = plan.with_view("off")  # a shell has the machine's own names and directories
     for index in shown_indices(len(plan.cluster.nodes)):
         if index is None:

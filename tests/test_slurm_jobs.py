@@ -154,3 +154,33 @@ def test_sl_09_a_job_submitted_from_a_step_has_a_step_of_its_own(user: User) -> 
     end = user.finish(number)
     assert (end.state, end.exit_status) == ("COMPLETED", 0)
     assert [text.splitlines()[0] for text in user.outputs("tell")] == ["2 0", "2 1"]
+
+
+def test_arrays_and_steps_at_once_get_different_ports(user: User) -> None:
+    """MA-01: two arrays of two tasks and a job of two steps, none ends before all have begun."""
+    user.write("meet/.here", "")
+    folder = f"{user.folder}/meet"
+    user.write(
+        "meet.sh",
+        f'touch "{folder}/${{MASTER_PORT}}_$SLURM_JOB_ID.$SLURM_STEP_ID.$SLURM_PROCID"\n'
+        f'until [ "$(ls "{folder}" | wc -l)" = 12 ]; do sleep 0.1; done\n',
+    )
+    options = ["-N", "2", "--gpus-per-node", "0", "--contract", "env", "--parsable", "-q"]
+    arrays = [
+        user.run(
+            *("slurm-adapter", "sbatch", *options, "--sbatch", "array=1-2", "--name", name),
+            *("--command", f"sh '{user.folder}/meet.sh'"),
+        ).strip()
+        for name in ("one", "two")
+    ]
+    step = f"srun --exact -N2 -n2 slurm-adapter exec --contract env -- sh '{user.folder}/meet.sh' &"
+    user.write("steps.sh", f"#!/bin/bash\n#SBATCH -N2 --ntasks-per-node=2\n{step}\n{step}\nwait\n")
+    steps = user.run("sbatch", "--parsable", "steps.sh")
+    for job_id in (*(f"{array}_{task}" for array in arrays for task in (1, 2)), steps):
+        assert user.finish(job_id).state == "COMPLETED"
+    met = [path.name.split("_") for path in user.outside("meet").glob("[0-9]*")]
+    ports: dict[str, set[str]] = {}
+    for port, rank in met:
+        ports.setdefault(rank.rpartition(".")[0], set()).add(port)
+    assert len(ports) == 6
+    assert len(set().union(*ports.values())) == 6, ports

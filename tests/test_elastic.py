@@ -26,7 +26,6 @@ JOB = Job(
 )
 
 
-# Fails in the first round on one rank; in the second all of them meet.
 def plan(**changes: Any) -> Plan:
     """Return a plan for nodes n1, n2 and n3 with two GPUs each."""
     nodes = tuple(Node(f"n{i}", f"10.1.0.{i}", gpus=2, tasks=1) for i in range(1, 4))
@@ -84,6 +83,16 @@ class TestTheCommandLine:
     def test_in_order_has_restarts_too(self) -> None:
         told = words(plan(elastic=None, max_restarts=3), 1)
         assert {"--max-restarts=3", "--rdzv-backend=static", "--node-rank=1"} <= set(told)
+
+    def test_in_order_restarts_are_warned_of(self) -> None:
+        """torch's static rendezvous keeps one store, with no round in its keys."""
+        (warning,) = plan(elastic=None, max_restarts=3).warnings
+        assert "--elastic 3:3 gives each round a store of its own" in warning
+        for changes in ({"max_restarts": 3}, {"elastic": None}):
+            assert plan(**changes).warnings == ()
+        one = Cluster((Node("n1", "10.1.0.1", gpus=1, tasks=1),), "step 12.0")
+        job = replace(JOB, nodes=1, elastic=None, max_restarts=3)
+        assert make_plan(job, one, RUN).warnings == ()
 
 
 class TestARange:

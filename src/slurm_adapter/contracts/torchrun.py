@@ -92,13 +92,7 @@ class TorchrunContract:
             from slurm_adapter.contracts.elastic import check_elastic  # noqa: PLC0415 - seldom
 
             check_elastic(job.elastic, cluster)
-        asked = any(name.startswith(("gpus", "gres")) for name in job.slurm)
-        if cluster.nodes[0].gpus is None and not asked:
-            return (
-                "how many GPUs a node has is not known yet: torchrun will start a rank for each,"
-                " or one where there is none (--gpus-per-node N tells)",
-            )
-        return ()
+        return (*_warn_of_restarts(job, cluster), *_warn_of_gpus(job, cluster))
 
     def settings(self, place: Place) -> tuple[Setting, ...]:
         """Nothing but what a rendezvous of its own needs: torchrun sets its ranks' variables.
@@ -135,6 +129,27 @@ class TorchrunContract:
             # torchrun fills in arguments, a boot file's name among them, but not a command's.
             filled = boot or position > 0
             yield Word(_literal(word.value), word.reason, word.known) if filled else word
+
+
+def _warn_of_restarts(job: Job, cluster: Cluster) -> Iterator[str]:
+    """Warn of torch's static rendezvous: its one store is not emptied, and no key has a round."""
+    nodes = len(cluster.nodes)
+    alone = nodes == 1 and cluster.nodes[0].gpus in (0, 1)
+    if job.max_restarts and job.elastic is None and not alone:
+        yield (
+            "ranks that torchrun starts again may find the addresses of those before them, and"
+            " wait for these in vain: its static rendezvous keeps one store (torch 2.1 to 2.13)."
+            f" --elastic {nodes}:{nodes} gives each round a store of its own"
+        )
+
+
+def _warn_of_gpus(job: Job, cluster: Cluster) -> Iterator[str]:
+    asked = any(name.startswith(("gpus", "gres")) for name in job.slurm)
+    if cluster.nodes[0].gpus is None and not asked:
+        yield (
+            "how many GPUs a node has is not known yet: torchrun will start a rank for each,"
+            " or one where there is none (--gpus-per-node N tells)"
+        )
 
 
 def _options(place: Place) -> Iterator[Word]:

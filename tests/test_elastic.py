@@ -85,7 +85,7 @@ class TestTheCommandLine:
         assert {"--max-restarts=3", "--rdzv-backend=static", "--node-rank=1"} <= set(told)
 
     def test_in_order_restarts_are_warned_of(self) -> None:
-        """torch's static rendezvous keeps one store, with no round in its keys."""
+        """Torch 2.13's static rendezvous keeps one store, with no round in its keys."""
         (warning,) = plan(elastic=None, max_restarts=3).warnings
         assert "--elastic 3:3 gives each round a store of its own" in warning
         for changes in ({"max_restarts": 3}, {"elastic": None}):

@@ -138,7 +138,7 @@ def _warn_of_restarts(job: Job, cluster: Cluster) -> Iterator[str]:
     if job.max_restarts and job.elastic is None and not alone:
         yield (
             "ranks that torchrun starts again may find the addresses of those before them, and"
-            " wait for these in vain: its static rendezvous keeps one store (torch 2.1 to 2.13)."
+            " wait for these in vain: its static rendezvous keeps one store (seen with torch 2.13)."
             f" --elastic {nodes}:{nodes} gives each round a store of its own"
         )
 

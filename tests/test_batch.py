@@ -96,7 +96,7 @@ def begun(job: Followed) -> bool:
 
 def test_a_failing_job_gives_its_own_status(job: User) -> None:
     with followed(job, "sbatch", "-N", "3", "--follow", *arguments(job, 7)) as seen:
-        assert until(lambda: begun(seen))
+        assert until(lambda: begun(seen) and " runs on gpu-n[00-02]" in seen.err)
         job.write("go", "")
         assert seen.end() == 7
         assert seen.ranks() == LINES

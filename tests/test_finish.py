@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from conftest import ADAPTER, User
+from slurm_adapter.contracts.place import NODE_LOGS, name_workers
+from slurm_adapter.node.step import derive_uuid
 
 START = "slurm-adapter: starting job 7 on n[00-01]\n"
 EXITED = "srun: error: n01: task 1: Exited with exit code 3\n"
@@ -55,6 +57,29 @@ def test_an_earlier_run_in_the_same_log_does_not_count(tmp_path: Path) -> None:
     """SB-12: a requeued job appends."""
     first = START + "srun: error: n00: task 0: Terminated\nsrun: Force Terminated StepId=7.0\n"
     assert verdict(tmp_path, first + START + EXITED)[0] == 3
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_where_the_output_is_has_been_told_once(tmp_path: Path, *, told: bool) -> None:
+    """By rank 0, unless another's failure has ended it before it got as far as that."""
+    step = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2"}
+    workers = name_workers(derive_uuid(step, "0"), 2)
+    file = tmp_path / "log" / workers.log_name(1)
+    file.parent.mkdir()
+    file.write_text("the end\n")
+    log = tmp_path / "job.out"
+    log.write_text(START + (f"0: {NODE_LOGS} /x\n" if told else "") + EXITED)
+    done = subprocess.run(
+        [ADAPTER, "finish", "143", log, tmp_path],
+        env=step,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    line = f"{NODE_LOGS} {tmp_path}/log/{workers.log_name(0)}\n"
+    assert done.stderr.count(line) == (0 if told else 1)
+    assert "  the end\n" in done.stderr
 
 
 @pytest.mark.parametrize("log", ["", START, "srun: error: Unable to create step\n"])

@@ -43,6 +43,8 @@ SLURM_TASK_VARIABLES = (
 MPI_VARIABLES = ("PMI_*", "PMIX_*", "OMPI_COMM_WORLD_*")
 
 TASK_NAME = "worker"
+NODE_LOGS = "slurm-adapter: each node's output is in its file:"
+"""What a job's log says before the path of its first node's file; whoever follows it looks."""
 _PREFIX = "ma-job-"
 # Fewer digits of a UUID than this do not tell one job from another.
 _FEWEST_DIGITS = 8

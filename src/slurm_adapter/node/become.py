@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from slurm_adapter.contracts.place import NODE_LOGS
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.node import facts
 from slurm_adapter.node.program import (
@@ -97,7 +98,7 @@ def open_log(plan: Plan, rank: RankPlan) -> int:
     """Open the file that takes a node's output, stdout and stderr in the order they are written."""
     path = f"{plan.job.log_folder}/{plan.workers.log_name(rank.node_index)}"
     if rank.rank == 0:
-        print(f"slurm-adapter: each node's output is in its file: {path}", file=sys.stderr)  # noqa: T201
+        print(f"{NODE_LOGS} {path}", file=sys.stderr)  # noqa: T201
     try:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
     except OSError as error:

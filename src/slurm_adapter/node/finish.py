@@ -11,16 +11,18 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
 
 from slurm_adapter.cluster.counts import is_number
 from slurm_adapter.cluster.hostlist import expand_hostlist
+from slurm_adapter.contracts.place import NODE_LOGS, name_workers
 from slurm_adapter.errors import NODE_LOST, BadValueError
 from slurm_adapter.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from slurm_adapter.contracts.place import Workers
 
 START = "slurm-adapter: starting"
 """How a generated script begins a run in its log."""
@@ -50,6 +52,8 @@ class Ends:
     """Exit status of each rank that srun names; 128 + N for signal N."""
     lost: bool = False
     """Whether a node was lost, so that others' ends are not known."""
+    told: bool = False
+    """Whether a rank has said where each node's output is."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -69,11 +73,16 @@ def main(words: Sequence[str]) -> int:
                 ends = read_ends(log, *words[3:4])
         except OSError:
             ends = Ends()
-    if ends.said:
-        print(f"slurm-adapter: {ends.said}", file=sys.stderr)  # noqa: T201
+    said = f"slurm-adapter: {ends.said}\n" if ends.said else ""
     if len(words) > 2:  # noqa: PLR2004
-        _end_run(words[2], status, ends, os.environ, *words[4:])
-        _note_end(words[2], ends.status or status, os.environ)
+        folder, workers = words[2], _workers(os.environ, *words[4:])
+        if status and not ends.told:
+            said = _where(folder, workers) + said
+        os.write(2, os.fsencode(said))
+        _end_run(folder, workers, status, ends)
+        _note_end(folder, ends.status or status, os.environ)
+    else:
+        os.write(2, os.fsencode(said))
     return ends.status or status
 
 
@@ -85,9 +94,12 @@ def read_ends(lines: Iterable[str], what: str = "rank") -> Ends:
     """
     ends = Ends()
     by_rank: dict[int, int] = {}
+    told = False
     for line in lines:
         if line.startswith(START):
-            ends, by_rank = Ends(), {}
+            ends, by_rank, told = Ends(), {}, False
+        elif NODE_LOGS in line:
+            told = True
         elif lost := _NODE_LOST.match(line):
             ends = Ends(f"node {lost['node']} was lost", NODE_LOST, lost=True)
         elif match := _MESSAGE.match(line):
@@ -100,7 +112,7 @@ def read_ends(lines: Iterable[str], what: str = "rank") -> Ends:
             if not ends.said:
                 ranks = f"{what}{'s' if len(tasks) > 1 else ''} {match['tasks']} on {match['node']}"
                 ends = Ends(f"{ranks} failed first: {how}", status, tasks[0])
-    return Ends(ends.said, ends.status, ends.first, by_rank, ends.lost)
+    return Ends(ends.said, ends.status, ends.first, by_rank, ends.lost, told)
 
 
 def _status(how: str) -> int | None:
@@ -125,17 +137,24 @@ def _note_end(folder: str, status: int, environment: Mapping[str, str]) -> None:
         file.write(f"{status}\n")
 
 
-def _end_run(
-    folder: str, status: int, ends: Ends, environment: Mapping[str, str], step: str = "0"
-) -> None:
-    """Write the last line of each node's log, and take away what was for this run alone."""
-    from slurm_adapter.contracts.place import name_workers  # noqa: PLC0415 - seldom needed
-    from slurm_adapter.node.step import derive_uuid  # noqa: PLC0415
-    from slurm_adapter.node.tree import remove_run  # noqa: PLC0415
+def _workers(environment: Mapping[str, str], step: str = "0") -> Workers:
+    from slurm_adapter.node.step import derive_uuid  # noqa: PLC0415 - seldom needed
 
-    uuid = derive_uuid(environment, step)
-    workers = name_workers(uuid, int(environment.get("SLURM_JOB_NUM_NODES") or 1))
-    told = status == 0 or (bool(ends.by_rank) and not ends.lost)
+    nodes = int(environment.get("SLURM_JOB_NUM_NODES") or 1)
+    return name_workers(derive_uuid(environment, step), nodes)
+
+
+def _where(folder: str, workers: Workers) -> str:
+    """Return what rank 0 says of the nodes' logs, which another's failure may have forestalled."""
+    paths = [f"{folder}/log/{workers.log_name(index)}" for index in range(workers.count)]
+    return f"{NODE_LOGS} {paths[0]}\n" if any(map(os.path.exists, paths)) else ""
+
+
+def _end_run(folder: str, workers: Workers, status: int, ends: Ends) -> None:
+    """Write the last line of each node's log, and take away what was for this run alone."""
+    from slurm_adapter.node.tree import remove_run  # noqa: PLC0415 - seldom needed
+
+    known = status == 0 or (bool(ends.by_rank) and not ends.lost)
     for index in range(workers.count):
         path = f"{folder}/log/{workers.log_name(index)}"
         try:
@@ -145,7 +164,7 @@ def _end_run(
         with open(log, "r+b", buffering=0) as file:  # noqa: PTH123
             if index == ends.first:
                 _show_end(file.fileno(), path)
-            code = ends.by_rank.get(index, 0) if told else None
+            code = ends.by_rank.get(index, 0) if known else None
             file.write(workers.last_line(index, code).encode())
     remove_run(folder, workers)
 

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from slurm_adapter.contracts.place import NODE_LOGS
 from slurm_adapter.launch.batch import states
 from slurm_adapter.launch.batch.states import AwayError, BatchState
 from slurm_adapter.launch.batch.tail import Tail
@@ -27,7 +28,7 @@ _LOOK_S = 0.25
 _FIRST_ASK_S, _GROWTH, _LONGEST_ASK_S = 1.0, 1.5, 30.0
 _DRAIN_S = 2.0
 """How long after the job's end its files may still grow on a network file system."""
-_NODE_LOG = re.compile(rb"each node's output is in its file: (.*)-worker-0\.log\n")
+_NODE_LOG = re.compile(re.escape(NODE_LOGS).encode() + rb" (.*)-worker-0\.log\n")
 _NODE_LOST = re.compile(rb"^srun: error: Node failure on ([^\s,]+)", re.MULTILINE)
 _ENDED = re.compile(rb"^slurm-adapter: worker-\d+ ended, return code", re.MULTILINE)
 

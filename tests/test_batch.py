@@ -102,7 +102,6 @@ def test_a_failing_job_gives_its_own_status(job: User) -> None:
         assert seen.ranks() == LINES
         said = seen.err.splitlines()
         number = seen.out.split()[3]
-        assert f"slurm-adapter: job {number} is waiting" in said[2]
         assert f"slurm-adapter: job {number} runs on gpu-n[00-02]" in said
         assert "slurm-adapter: rank 1 on gpu-n01 failed first: Exited with exit code 7" in said
         assert said[-1] == f"slurm-adapter: job {number} ended: FAILED, exit status 7"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from commandline import ADAPTER, adapter, environment, running
+from testbed.processes import with_variable
 
 LONG_S = 60
 """Far more than anything here takes; a test that needs it has failed."""
@@ -20,7 +21,7 @@ FAMILY = """\
 import os, signal, subprocess, sys
 child = subprocess.Popen(["sleep", "1000"], start_new_session=True,
                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-print(os.getpid(), child.pid, file=sys.stderr)
+print("both are there", file=sys.stderr)
 open(os.path.join(os.path.dirname(__file__), "watched")).close()  # a pipe: until they are
 """
 TICK = "import time\nwhile True:\n    print('tick')\n    time.sleep(0.01)\n"
@@ -33,11 +34,19 @@ while True:
 """
 
 
-class Family:
-    """A rank and its child, watched: they can be asked whether they are gone."""
+def belonging(folder: Path) -> tuple[str, str]:
+    """Return the options by which a job's processes are found, whatever number they know."""
+    return "--env", f"FAMILY_OF={folder}"
 
-    def __init__(self, line: bytes) -> None:
-        self._watched = [os.pidfd_open(int(pid)) for pid in line.split()[1:]]
+
+class Family:
+    """A job's ranks and their children, watched: they can be asked whether they are gone."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        """Take over `count` processes of the job to which `belonging` gave words."""
+        pids = with_variable("FAMILY_OF", str(folder))
+        assert len(pids) == count
+        self._watched = [os.pidfd_open(pid) for pid in pids]
 
     def gone(self, limit_s: float = 0) -> bool:
         """Say whether all are gone within `limit_s`."""
@@ -57,9 +66,11 @@ def family(
     """Start a job whose one rank has a child in another session and then does `after`."""
     (folder / "family.py").write_text(FAMILY + after)
     os.mkfifo(folder / "watched")
-    with running("local", *words, "family.py", cwd=folder, stdout=stdout) as process:
+    words = ("local", *belonging(folder), *words, "family.py")
+    with running(*words, cwd=folder, stdout=stdout) as process:
         assert process.stderr
-        found = Family(process.stderr.readline())
+        assert process.stderr.readline() == b"[0] both are there\n"
+        found = Family(folder, 2)
         os.close(os.open(folder / "watched", os.O_WRONLY))
         try:
             yield process, found
@@ -217,16 +228,6 @@ class TestNothingStays:
             assert started.gone(LONG_S)
             process.send_signal(signal.SIGTERM)
             assert process.wait(LONG_S) == 143
-
-    def test_of_the_ranks_when_the_launcher_is_killed(self, tmp_path: Path) -> None:
-        command = "echo up $$; exec sleep 1000"
-        with running("local", "-N", "2", "--command", command, cwd=tmp_path) as process:
-            assert process.stdout
-            ranks = [Family(b"- " + process.stdout.readline().split()[2]) for _ in range(2)]
-            process.kill()
-            assert [rank.gone(LONG_S) for rank in ranks] == [True, True]
-            for rank in ranks:
-                rank.close()
 
     def test_when_one_of_several_cannot_be_started(self, tmp_path: Path) -> None:
         script = tmp_path / "python"

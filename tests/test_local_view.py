@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commandline import ADAPTER, adapter, environment, running
-from testbed.waiting import until
+from testbed.processes import with_variable
 
 UNSHARE = ("unshare", "--user", "--map-user=1", "--map-group=1", "--keep-caps")
 TELL = "import os, socket\nprint(socket.gethostname(), os.path.isdir('/home/ma-user'))\n"
@@ -79,16 +79,16 @@ def test_stopping_while_packages_are_installed_leaves_nothing(
     folder: Path, number: signal.Signals
 ) -> None:
     os.mkfifo(folder / "pip-requirements.txt")  # pip waits for it to be written
-    (folder / "python").write_text(f"#!/bin/sh\necho $$ > {folder}/pid\nexec sleep 1000\n")
+    (folder / "python").write_text(f"#!/bin/sh\necho > {folder}/installing\nexec sleep 1000\n")
     (folder / "python").chmod(0o755)
-    os.mkfifo(folder / "pid")
+    os.mkfifo(folder / "installing")
     (folder / "pip-requirements.txt").unlink()
     (folder / "pip-requirements.txt").write_text("")
-    words = ["--install-requirements", "--python", str(folder / "python"), "tell.py"]
-    with running("local", *words, cwd=folder) as process:
-        installing = int((folder / "pid").read_text())
+    words = ["local", "--env", f"MARK={folder}", "--install-requirements"]
+    with running(*words, "--python", str(folder / "python"), "tell.py", cwd=folder) as process:
+        (folder / "installing").read_text()
+        assert with_variable("MARK", str(folder))
         process.send_signal(number)
         assert process.wait() == 128 + number
-    # Killed by its parent's death where that did not come to know it: init reaps it then.
-    assert until(lambda: not Path(f"/proc/{installing}").exists())
+    assert with_variable("MARK", str(folder)) == []
     assert not (folder / "slurm-adapter/tell/run").exists()

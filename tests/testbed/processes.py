@@ -1,4 +1,4 @@
-"""Who runs on a host of the cluster: by network namespace, seen from outside."""
+"""Who runs on a host of the cluster, or for a command: seen from outside, whatever namespaces."""
 
 import contextlib
 from pathlib import Path
@@ -22,6 +22,17 @@ def in_pid_namespace(name: str) -> list[int]:
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if str((process / "ns/pid").readlink()) == name:
+                found.append(int(process.name))
+    return found
+
+
+def with_variable(name: str, value: str) -> list[int]:
+    """Return who has a variable with this value; one that ended has none."""
+    wanted = f"\0{name}={value}\0".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted in b"\0" + (process / "environ").read_bytes():
                 found.append(int(process.name))
     return found
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import signal
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-from slurm_adapter.errors import BadValueError
+from slurm_adapter.errors import AdapterError, BadValueError
+from slurm_adapter.node import relay
+from slurm_adapter.node.guard import run_guarded
 from slurm_adapter.node.supervise import heeded_signals
+from slurm_adapter.output import complain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import signal
+    from collections.abc import Callable, Iterator
 
 _LONGEST_GRACE_S = 86_400
 
@@ -34,9 +38,25 @@ def leaving_when_stopped(*more: signal.Signals) -> Iterator[None]:
     def leave(number: int, _: object) -> NoReturn:
         raise SystemExit(128 + number)
 
-    before = {number: signal.signal(number, leave) for number in heeded_signals(*more)}
+    before = {number: relay.listen(number, leave) for number in heeded_signals(*more)}
     try:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            relay.listen(number, handler)
+
+
+def leaving_nothing(command: Callable[[], int]) -> int:
+    """Run a command that has ranks here so that nothing stays, however it is ended."""
+
+    def whole() -> int:
+        try:
+            return command()
+        except AdapterError as error:
+            return complain(error)
+        except SystemExit as end:
+            return int(end.code or 0)
+
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.flush()
+    return run_guarded(whole)

@@ -6,7 +6,7 @@ import os
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
-from slurm_adapter.cli.leaving import check_grace, leaving_when_stopped
+from slurm_adapter.cli.leaving import check_grace, leaving_nothing, leaving_when_stopped
 from slurm_adapter.cli.report import boot_warnings, check_format, print_dry_run, say, warn
 from slurm_adapter.cli.request import job_from_layers, settings_of
 from slurm_adapter.launch.local import install_packages, prepare_local, start_here
@@ -34,6 +34,10 @@ def run_local(common: dict[str, Any], *, grace_s: float) -> int:
     raise_descriptor_limit()
     if common["dry_run"]:
         return _dry_run(job, common["format"])
+    return leaving_nothing(lambda: _start(job, common, grace_s))
+
+
+def _start(job: Job, common: dict[str, Any], grace_s: float) -> int:
     with leaving_when_stopped(), ExitStack() as stack:
         run = prepare_local(job, os.environ)
         stack.callback(remove_run, job.folder, run.plan.workers)

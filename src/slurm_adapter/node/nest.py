@@ -23,32 +23,64 @@ _FLAGS = kernel.CLONE_NEWNS | kernel.CLONE_NEWPID
 _UNEXPECTED = 70  # sysexits.h: EX_SOFTWARE
 
 
-def run_nested(inner: Callable[[], int]) -> int:
+class Ways:
+    """How the signals that mean stop get to the first process: as its starter gets them."""
+
+    def keep(self) -> None:
+        """Said in the keeper, before there is a first process: they are not for this one."""
+        for number in signals.STOPPING:
+            signals.handle(number, signals.SIG_IGN)
+
+    def begin(self) -> None:
+        """Said in the first process, before anybody may send it something."""
+        for number in signals.STOPPING:
+            signals.handle(number, signals.SIG_DFL)
+
+    def attend(self, first: int) -> None:
+        """Said in the starter, before it waits for the end of the first process."""
+
+        def pass_on(number: int, _: object) -> None:
+            send(first, number)
+
+        for number in signals.STOPPING:
+            signals.handle(number, pass_on)
+
+
+def send(pid: int, number: int) -> None:
+    """Send a signal to a process that may be gone."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def run_nested(inner: Callable[[], int], ways: Ways | None = None) -> int:
     """Run a function as the first process of a PID namespace; return its status when all is gone.
 
-    SIGTERM and its like are passed on to it.
+    `ways` are those of signals to it; None: what the starter gets is passed on.
 
     Raises:
         RefusedError: where this is not allowed here; nothing has happened then.
     """
+    ways = ways or Ways()
     flags = [_FLAGS | kernel.CLONE_NEWUSER]
     if os.geteuid() == 0:
         flags.insert(0, _FLAGS)
     for one in flags:
         try:
-            return _run(inner, one)
+            return _run(inner, one, ways)
         except RefusedError as refused:
             last = refused
     raise last
 
 
-def _run(inner: Callable[[], int], flags: int) -> int:
+def _run(inner: Callable[[], int], flags: int, ways: Ways) -> int:
     answers, tell = os.pipe()
     die_with_parent = process.dying_with_parent()
     keeper = os.fork()
     if keeper == 0:
         os.close(answers)
-        _keep(inner, flags, tell, die_with_parent)
+        _keep(inner, flags, ways, tell, die_with_parent)
     os.close(tell)
     try:
         answer = _read_all(answers).decode(errors="replace")
@@ -59,7 +91,8 @@ def _run(inner: Callable[[], int], flags: int) -> int:
         os.waitpid(keeper, 0)
         number, _, call = rest.partition(" ")
         raise RefusedError(int(number or 1), call or "a process of its own")
-    return _wait(keeper, int(rest))
+    ways.attend(int(rest))
+    return status_of(os.waitpid(keeper, 0)[1])
 
 
 def _read_all(descriptor: int) -> bytes:
@@ -69,66 +102,53 @@ def _read_all(descriptor: int) -> bytes:
     return b"".join(parts)
 
 
-def _wait(keeper: int, first: int) -> int:
-    """Wait for the end, and pass on what means stop. The first process is nobody else's child."""
-
-    def pass_on(number: int, _: object) -> None:
-        try:
-            os.kill(first, number)
-        except ProcessLookupError:
-            return
-
-    for number in signals.STOPPING:
-        signals.handle(number, pass_on)
-    return _status(os.waitpid(keeper, 0)[1])
-
-
-def _status(status: int) -> int:
+def status_of(status: int) -> int:
+    """Return how a process ended as a shell has it: 128 + N for signal N."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
 
 def _keep(
-    inner: Callable[[], int], flags: int, tell: int, die_with_parent: process.Prepare
+    inner: Callable[[], int], flags: int, ways: Ways, tell: int, die_with_parent: process.Prepare
 ) -> NoReturn:
     """In the keeper: make the namespaces, and wait for the first process in them."""
     status = _UNEXPECTED
     try:
-        for number in signals.STOPPING:  # they go to the first process alone
-            signals.handle(number, signals.SIG_IGN)
+        ways.keep()
         enter_own(flags)
         die_with_parent()  # only now: new credentials would clear it
         alive, held = os.pipe()
         first = os.fork()
         if first == 0:
             os.close(held)
-            _be_first(inner, tell, alive)
+            _be_first(inner, ways, tell, alive)
+        os.write(held, str(first).encode())
         os.close(tell)
-        status = _status(os.waitpid(first, 0)[1])
+        status = status_of(os.waitpid(first, 0)[1])
     except OSError as error:
         _refuse(tell, error)
     finally:
         os._exit(status)
 
 
-def _be_first(inner: Callable[[], int], tell: int, alive: int) -> NoReturn:
+def _be_first(inner: Callable[[], int], ways: Ways, tell: int, alive: int) -> NoReturn:
     """In the first process: end with the keeper, see one's own processes only, then go on."""
     status = _UNEXPECTED
     try:
         process.die_with_parent()
+        # As our starter knows it; what /proc shows may be a namespace further out.
+        own = os.read(alive, _MOST_BYTES).decode()
         if select.select([alive], [], [], 0)[0]:  # its only writer, the keeper, died in between
             os._exit(status)
-        own = os.readlink("/proc/self")  # noqa: PTH115 - the pid that our starter knows
         kernel.follow_machine()
         kernel.mount_proc("/proc")
+        ways.begin()
     except OSError as error:
         _refuse(tell, error)
         os._exit(status)
     try:
         os.write(tell, f"first {own}".encode())
         os.close(tell)
-        for number in signals.STOPPING:
-            signals.handle(number, signals.SIG_DFL)
         status = inner()
     except BaseException:  # noqa: BLE001 - two processes must never go on from here
         import traceback  # noqa: PLC0415

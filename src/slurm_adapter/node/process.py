@@ -19,12 +19,15 @@ def become_subreaper() -> None:
     kernel.become_subreaper()
 
 
-def dying_with_parent() -> Prepare:
-    """Return what a child runs before its program: it ends when this process is killed."""
+def dying_with_parent(number: int = signals.SIGKILL) -> Prepare:
+    """Return what a child runs before its program: it ends when this process is killed.
+
+    `number` is the signal that tells it, for one that has something to do first.
+    """
     parent = os.getpid()
 
     def before_program() -> None:
-        kernel.die_with_parent(signals.SIGKILL)
+        kernel.die_with_parent(number)
         if os.getppid() != parent:  # it died in between
             os.kill(os.getpid(), signals.SIGKILL)
 

@@ -14,8 +14,9 @@ else:
 SIG_DFL, SIG_IGN = _signal.SIG_DFL, _signal.SIG_IGN
 SIGCHLD, SIGHUP, SIGINT = _signal.SIGCHLD, _signal.SIGHUP, _signal.SIGINT
 SIGKILL, SIGPIPE, SIGTERM = _signal.SIGKILL, _signal.SIGPIPE, _signal.SIGTERM
-SIGXFSZ = _signal.SIGXFSZ
+SIGCONT, SIGSTOP, SIGTSTP = _signal.SIGCONT, _signal.SIGSTOP, _signal.SIGTSTP
+SIGRTMIN, SIGXFSZ = _signal.SIGRTMIN, _signal.SIGXFSZ
 STOPPING = (SIGTERM, SIGINT, SIGHUP)
 """What means that a process is to end in order."""
 
-handle = _signal.signal
+handle, handler_of = _signal.signal, _signal.getsignal

@@ -7,6 +7,7 @@ import signal
 import time
 
 from slurm_adapter.errors import printable
+from slurm_adapter.node import relay
 from slurm_adapter.node.blame import Blame
 from slurm_adapter.node.events import Lost
 
@@ -127,7 +128,7 @@ class Supervisor:
             LeftError: where only the watching has ended.
         """
         numbers = heeded_signals(*self._ends) if self._heed_any else []
-        before = {number: signal.signal(number, self._on_signal) for number in numbers}
+        before = {number: relay.listen(number, self._on_signal) for number in numbers}
         try:
             while self._fleet.running():
                 self._step()
@@ -142,7 +143,7 @@ class Supervisor:
             raise
         finally:
             for number, handler in before.items():
-                signal.signal(number, handler)
+                relay.listen(number, handler)
         return self._status()
 
     def _on_signal(self, number: int, _: object) -> None:

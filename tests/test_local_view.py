@@ -92,3 +92,21 @@ def test_stopping_while_packages_are_installed_leaves_nothing(
         assert process.wait() == 128 + number
     assert with_variable("MARK", str(folder)) == []
     assert not (folder / "slurm-adapter/tell/run").exists()
+
+
+def test_what_a_container_shows_in_proc_is_what_ranks_see(folder: Path) -> None:
+    """As lxcfs has it; all the same they see their own processes alone."""
+    (folder / "memory").write_text("MemTotal: 7 kB\n")
+    mounting = 'mount --bind memory /proc/meminfo; exec "$@"'
+    beneath = ("unshare", "--mount", "sh", "-c", mounting, "sh")
+    command = "cat /proc/meminfo; echo /proc/[0-9]*; echo $$"
+    done = subprocess.run(
+        [*beneath, ADAPTER, "local", "--command", command],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        check=True,
+    )
+    shown, processes, own = done.stdout.splitlines()
+    assert shown == b"[0] MemTotal: 7 kB"
+    assert processes == b"[0] /proc/1 /proc/" + own.removeprefix(b"[0] ")

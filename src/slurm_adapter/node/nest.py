@@ -141,7 +141,7 @@ def _be_first(inner: Callable[[], int], ways: Ways, tell: int, alive: int) -> No
         if select.select([alive], [], [], 0)[0]:  # its only writer, the keeper, died in between
             os._exit(status)
         kernel.follow_machine()
-        kernel.mount_proc("/proc")
+        _mount_proc()
         ways.begin()
     except OSError as error:
         _refuse(tell, error)
@@ -156,6 +156,18 @@ def _be_first(inner: Callable[[], int], ways: Ways, tell: int, alive: int) -> No
         traceback.print_exc()
     finally:
         os._exit(status)
+
+
+def _mount_proc() -> None:
+    """Show this namespace's processes; what a container has there of its own (lxcfs) stays."""
+    with open("/proc/self/mountinfo", errors="replace") as file:  # noqa: PTH123
+        points = [line.split()[4] for line in file]
+    over = [one for one in points if one.startswith("/proc/") and os.path.isfile(one)]  # noqa: PTH113
+    sources = [os.open(one, os.O_PATH | os.O_CLOEXEC) for one in over]
+    kernel.mount_proc("/proc")
+    for one, source in zip(over, sources, strict=True):
+        kernel.bind(f"/proc/self/fd/{source}", one)
+        os.close(source)
 
 
 def _refuse(tell: int, error: OSError) -> None:

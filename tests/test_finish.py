@@ -96,7 +96,7 @@ def test_a_second_run_that_is_appended_gives_the_job_its_own_status(user: User) 
     """The same on Slurm: two runs append to one file, each fails in its own way."""
     options = ["-N", "2", "--parsable", "--sbatch", "output=run.out", "--sbatch"]
     for status in (5, 6):
-        command = f'test "$VC_TASK_INDEX" = 0 || exit {status}; sleep 1000'
+        command = f'test "$VC_TASK_INDEX" = 0 || exit {status}; exec sleep 1000'
         job_id = user.run(
             "slurm-adapter", "sbatch", *options, "open-mode=append", "--command", command
         )

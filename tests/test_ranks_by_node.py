@@ -278,7 +278,7 @@ class TestOnSlurm:
         ]
 
     def test_the_first_failure_ends_the_job_with_its_status(self, user: User) -> None:
-        command = 'test "$RANK" = 3 && exit 7; sleep 1000'
+        command = 'test "$RANK" = 3 && exit 7; exec sleep 1000'
         job = self.submit(user, "-N", "2", "--gpus-per-node", "2", "--command", command)
         end = user.finish(job)
         log = user.log("slurm-adapter/job/log/job-*.out")

@@ -33,7 +33,7 @@ def test_whole_nodes_are_nobody_elses(user: User, options: list[str], said: str)
 
 def test_sb_12_a_requeued_job_keeps_its_first_log(user: User) -> None:
     command = 'echo "run ${SLURM_RESTART_COUNT-first}"; test "$SLURM_RESTART_COUNT" && exit;'
-    command += ' scontrol requeue "$SLURM_JOB_ID"; sleep 1000'
+    command += ' scontrol requeue "$SLURM_JOB_ID"; exec sleep 1000'
     job = user.run(
         *("slurm-adapter", "sbatch", "--parsable", "--requeue", "--sbatch", "output=run.out"),
         *("--contract", "env", "--gpus-per-node", "0", "--command", command),

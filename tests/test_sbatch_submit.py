@@ -196,7 +196,7 @@ class TestARank:
     def test_that_fails_ends_the_others_and_gives_the_job_its_status(
         self, ada: User, failure: str, status: int, said: str
     ) -> None:
-        command = f'test "$VC_TASK_INDEX" = 0 || {failure}; sleep 1000'
+        command = f'test "$VC_TASK_INDEX" = 0 || {failure}; exec sleep 1000'
         job = ada.submits("-N", "2", "--command", command)
         end = ada.slurm.wait_for_job(job)
         assert (end.state, end.exit_status) == ("FAILED", status)

@@ -110,6 +110,9 @@ class TestARecordedStep:
         ("arbitrary 12.0", "gpu-n00 gpu-n01 gpu-n02", (2, 1, 2), "gpu-n02"),
         ("het2_reversed 5.0", "gpu-n02 gpu-n00 gpu-n01", (2, 2, 1), "gpu-n02"),
         ("het3_some 7.0", "gpu-n00 gpu-n02", (1, 1), "gpu-n00"),
+        ("het_batch 1.0", "gpu-n00 gpu-n01 gpu-n02", (2, 2, 1), "gpu-n00"),
+        ("het_batch_reversed 3.0", "gpu-n02 gpu-n00 gpu-n01", (1, 2, 2), "gpu-n02"),
+        ("het_batch_reversed 3.1", "gpu-n00 gpu-n01", (2, 2), "gpu-n00"),
         ("partial_step 21.0", "gpu-n01 gpu-n02", (1, 1), "gpu-n01"),
         ("partial_step 21.1", "gpu-n00", (1,), "gpu-n00"),
         ("salloc_srun 20.0", "gpu-n00 gpu-n01", (3, 1), "gpu-n00"),
@@ -130,6 +133,8 @@ def test_last_task_knows(
     [
         ("plain3 17.0", [None, None, None]),
         ("het2 1.0", [2, 2, 4, 4, 4]),
+        ("het_batch 1.0", [2, 2, 2, 2, 1]),
+        ("het_batch_reversed 3.0", [None, 2, 2, 2, 2]),
         ("gres_typed 22.0", [2, 2]),
         ("gpus_per_task 23.0", [4, 4, 4, 4]),
         ("two_steps_at_once 28.1", [2, 2]),
@@ -158,8 +163,11 @@ class TestARecordedShell:
             read_step(shell)
         assert f"(job {shell['SLURM_JOB_ID']})" in caught.value.found
         nodes = shell.get("SLURM_JOB_NUM_NODES", "1")
+        which = f"--nodes={nodes} --ntasks={nodes}"
+        if "SLURM_HET_SIZE" in shell:
+            which = f"--het-group={','.join(map(str, range(int(shell['SLURM_HET_SIZE']))))}"
         assert caught.value.remedy.startswith(
-            f"srun --nodes={nodes} --ntasks={nodes} --kill-on-bad-exit=1 slurm-adapter exec "
+            f"srun {which} --kill-on-bad-exit=1 slurm-adapter exec "
         )
 
     @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from slurm_adapter import Boot, Cluster, Job, Node, Run, make_plan
+from slurm_adapter import Boot, Cluster, Job, Node, Part, Run, make_plan
 from slurm_adapter.cli.commands import build_app
 from slurm_adapter.cli.options import COMMON
 from slurm_adapter.job import Channel, Container
@@ -61,6 +61,27 @@ TORCHRUN = Job(
     contract="torchrun",
     slurm={"time": "12:00:00"},
 )
+HETEROGENEOUS = Job(
+    program=Boot("/home/ada/gpu-train/train.py"),
+    code="/home/ada/gpu-train",
+    folder="/home/ada/slurm-adapter/gpu-train",
+    name="gpu-train",
+    args=("--epochs", "5"),
+    nodes=2,
+    gpus_per_node=4,
+    cpus_per_task=32,
+    memory_mib=244_140,
+    contract="env",
+    slurm={"partition": "a100", "time": "12:00:00"},
+    parts=(
+        Part(
+            gpus_per_node=2,
+            cpus_per_task=20,
+            memory_mib=61_035,
+            slurm={"partition": "v100", "constraint": "nvlink"},
+        ),
+    ),
+)
 # One file for each thing that a script may hold beside, and one for all that go together.
 GRES = replace(ONE_NODE, gpu_option="gres")
 WHOLE_NODES = replace(ONE_NODE, nodes=2, exclusive=True, requeue=True)
@@ -102,6 +123,7 @@ SCRIPTS = {
     "one-node": ONE_NODE,
     "three-nodes": THREE_NODES,
     "torchrun": TORCHRUN,
+    "heterogeneous": HETEROGENEOUS,
     "gres": GRES,
     "whole-nodes": WHOLE_NODES,
     "modules": MODULES,

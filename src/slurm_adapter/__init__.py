@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from slurm_adapter.flavor import Flavor, read_flavor
     from slurm_adapter.hostfile import read_hosts
     from slurm_adapter.job import Argv, Boot, Command, Job
+    from slurm_adapter.part import Part
     from slurm_adapter.plan import Plan, make_plan
 
 __version__ = "0.1.0"
@@ -29,6 +30,7 @@ _HOMES = {
     "flavor": ("Flavor", "read_flavor"),
     "hostfile": ("read_hosts",),
     "job": ("Argv", "Boot", "Command", "Job"),
+    "part": ("Part",),
     "plan": ("Plan", "make_plan"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -42,6 +44,7 @@ __all__ = [
     "Flavor",
     "Job",
     "Node",
+    "Part",
     "Plan",
     "Run",
     "Step",

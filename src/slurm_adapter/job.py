@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
+    from slurm_adapter.part import Part
+
 CONTRACTS = ("modelarts", "torchrun", "env")
 DELIVERIES = ("option", "variable")
 VIEWS = ("full", "hosts", "off")
@@ -95,11 +97,15 @@ class Job:
     nodes: int = 1
     gpus_per_node: int | None = None
     """None: whatever the node turns out to have."""
+    gpus_by_part: tuple[int, ...] = ()
+    """Inside a step of a heterogeneous job: the same for the nodes of each of its components."""
     accelerator: str = "gpu"
     """`gpu` or `npu`: what Slurm calls the cards."""
     cpus_per_task: int | None = None
     memory_mib: int | None = None
     """Memory for each node, in MiB."""
+    parts: tuple[Part, ...] = ()
+    """Further nodes of other kinds; what is said above is for the first `nodes`."""
     contract: str = "modelarts"
     elastic: tuple[int, int] | None = None
     """The fewest and the most nodes that torchrun's ranks go on with; None: all, in order."""
@@ -199,6 +205,11 @@ class Job:
         if self.ranks_by is not None:
             _check_choice("starter of ranks", self.ranks_by, STARTERS)
         _check_contract(self)
+
+    @property
+    def all_nodes(self) -> int:
+        """How many nodes there are in all parts."""
+        return self.nodes + sum(part.nodes for part in self.parts)
 
     @property
     def node_starts_ranks(self) -> bool:
@@ -352,6 +363,10 @@ def _check_contract(job: Job) -> None:
             f"the ranks cannot be started again {job.max_restarts} times",
             "Give 0 or more, as in --max-restarts 3.",
         )
+    if job.parts:
+        from slurm_adapter.part import check_parts  # noqa: PLC0415 - seldom
+
+        check_parts(job.parts, job.nodes, job.contract, job.elastic)
 
 
 def _check_strings(values: Iterable[str]) -> None:

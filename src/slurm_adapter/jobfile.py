@@ -52,6 +52,7 @@ _EXAMPLES = {
     "retries": "retries = 2",
     "on_timeout": 'on_timeout = "requeue:5"',
     "network": '[network] with lines such as subnet = "10.20.0.0/16"',
+    "parts": "[[parts]] with lines such as nodes = 1 and gpus_per_node = 2",
     "ssh": '[ssh] with lines such as hosts = ["gpu01 slots=8", "gpu[02-04]"]',
 }
 
@@ -94,6 +95,17 @@ class SshTable(BaseModel):
         return below.model_copy(update=said)
 
 
+class PartTable(BaseModel):
+    """Further nodes of another kind: a component of a heterogeneous job of Slurm."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    nodes: StrictInt = 1
+    gpus_per_node: StrictInt | None = None
+    flavor: StrictStr | None = None
+    slurm: dict[str, SbatchValue] = {}
+
+
 class Settings(BaseModel):
     """One layer of what a user may say about a job; None or empty where it says nothing."""
 
@@ -134,6 +146,7 @@ class Settings(BaseModel):
     inputs: dict[str, StrictStr] = {}
     outputs: dict[str, StrictStr] = {}
     slurm: dict[str, SbatchValue] = {}
+    parts: list[PartTable] = []
     warn: StrictStr | None = None
     retries: StrictInt | None = None
     on_timeout: StrictStr | None = None

@@ -266,9 +266,9 @@ def make_plan(job: Job, cluster: Cluster, run: Run | None = None) -> Plan:
     Raises:
         AdapterError: where the job cannot run on this cluster under its contract.
     """
-    if len(cluster.nodes) != job.nodes:
+    if len(cluster.nodes) != job.all_nodes:
         raise BadValueError(
-            f"the job wants {job.nodes} nodes, {cluster.source} has {len(cluster.nodes)}",
+            f"the job wants {job.all_nodes} nodes, {cluster.source} has {len(cluster.nodes)}",
             "Give the same number in both places.",
         )
     run = run or Run()

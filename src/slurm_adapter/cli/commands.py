@@ -29,6 +29,15 @@ _Sbatch = Annotated[
         "--sbatch", metavar="NAME[=VALUE]", help="Any long sbatch option by name. Repeatable."
     ),
 ]
+_Part = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--part",
+        metavar="WORDS",
+        help="Further nodes of another kind: nodes=N gpus-per-node=N flavor=TEXT, and any long"
+        " sbatch option. Repeatable.",
+    ),
+]
 _GpuOption = Annotated[
     str | None,
     typer.Option(
@@ -209,6 +218,7 @@ def sbatch(
     common: dict[str, Any],
     *,
     sbatch: _Sbatch = None,
+    parts: _Part = None,
     gpu_option: _GpuOption = None,
     exclusive: _Exclusive = False,
     requeue: _Requeue = False,
@@ -231,9 +241,11 @@ def sbatch(
     wait: _Wait = False,
 ) -> int:
     """Write the sbatch script and submit it."""
+    from slurm_adapter.cli.parts import read_parts  # noqa: PLC0415
     from slurm_adapter.cli.sbatch import run_sbatch  # noqa: PLC0415
 
     own = {
+        "parts": read_parts(parts) if parts else None,
         "gpu_option": gpu_option,
         "exclusive": exclusive or None,
         "requeue": requeue or None,

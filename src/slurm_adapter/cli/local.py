@@ -7,6 +7,7 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 from slurm_adapter.cli.leaving import check_grace, leaving_nothing, leaving_when_stopped
+from slurm_adapter.cli.parts import refuse_parts
 from slurm_adapter.cli.report import boot_warnings, check_format, print_dry_run, say, warn
 from slurm_adapter.cli.request import job_from_layers, settings_of
 from slurm_adapter.launch.local import install_packages, prepare_local, start_here
@@ -31,6 +32,7 @@ def run_local(common: dict[str, Any], *, grace_s: float) -> int:
     check_format(common["format"])
     check_grace(grace_s)
     job = job_from_layers(settings_of(common), common["job"])
+    refuse_parts(job, "local")
     raise_descriptor_limit()
     if common["dry_run"]:
         return _dry_run(job, common["format"])

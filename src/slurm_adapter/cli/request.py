@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from slurm_adapter.cli.parts import make_part
 from slurm_adapter.contracts.elastic import read_elastic
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.flavor import Flavor, read_flavor
@@ -165,6 +166,7 @@ def job_from_settings(settings: Settings, base: str) -> Job:
         on_timeout=settings.on_timeout,
         network=settings.network,
         slurm={name: value or None for name, value in settings.slurm.items()},
+        parts=tuple(map(make_part, settings.parts)),
         view=settings.view,
         cache=settings.cache and on_node(settings.cache, base),
         pre_start=find_pre_start(program, settings.contract or CONTRACTS[0]),

@@ -21,6 +21,7 @@ from slurm_adapter.launch.directives import tasks_per_node
 from slurm_adapter.launch.environment import check_syntax, warn_of_venv
 from slurm_adapter.launch.life import CHAIN
 from slurm_adapter.launch.logpath import log_file
+from slurm_adapter.launch.parts import jobs_of_parts
 from slurm_adapter.launch.runtime import in_container, warn_of_image
 from slurm_adapter.launch.sbatch import HEADER, Script, make_script
 from slurm_adapter.launch.snapshot import folder_of, planned, take
@@ -134,7 +135,7 @@ def _keep(
             name=job.name,
             folder=job.folder,
             log=log_file(log, base, one.job_id),
-            nodes=job.nodes,
+            nodes=job.all_nodes,
             ranks=plan.script_world_size,
             node_logs=plan.contract.names_workers,
             submitted_s=time.time(),
@@ -163,31 +164,31 @@ def adapter_words() -> list[str]:
 
 def _preview(job: Job, names: str | None) -> Cluster:
     """Return the nodes as far as they are known before Slurm has chosen any."""
+    count = job.all_nodes
     if names is None:
-        shown = [f"<node {index}>" for index in range(job.nodes)]
+        shown = [f"<node {index}>" for index in range(count)]
     else:
         shown = expand_hostlist(names)
-        if len(shown) != job.nodes:
+        if len(shown) != count:
             raise BadValueError(
-                f"--preview-nodes {names} names {len(shown)} nodes, the job wants {job.nodes}",
-                f"Give {job.nodes} names, or --nodes {len(shown)}.",
+                f"--preview-nodes {names} names {len(shown)} nodes, the job wants {count}",
+                f"Give {count} names" + ("." if job.parts else f", or --nodes {len(shown)}."),
             )
-    reason = "asked for" if job.gpus_per_node is not None else ""
-    tasks = tasks_per_node(job)
-    view = wanted_view(job, tasks)
-    own = None if job.node_starts_ranks else tasks
-    settings = not_known_yet(os.environ) if job.nodes > 1 else ()
-    nodes = [
-        Node(
-            name,
-            gpus=job.gpus_per_node,
-            gpus_reason=reason,
-            tasks=own,
-            settings=settings,
-            view=view,
+    settings = not_known_yet(os.environ) if count > 1 else ()
+    kinds = [one for one in jobs_of_parts(job) for _ in range(one.nodes)]
+    nodes = []
+    for name, kind in zip(shown, kinds, strict=True):
+        tasks = tasks_per_node(kind)
+        nodes.append(
+            Node(
+                name,
+                gpus=kind.gpus_per_node,
+                gpus_reason="asked for" if kind.gpus_per_node is not None else "",
+                tasks=None if job.node_starts_ranks else tasks,
+                settings=settings,
+                view=wanted_view(job, tasks),
+            )
         )
-        for name in shown
-    ]
     return Cluster(tuple(nodes), "the job", known=names is not None)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from slurm_adapter.cli.background import run_in_background
 from slurm_adapter.cli.hosts import choose_nodes
 from slurm_adapter.cli.leaving import check_grace, leaving_when_stopped
+from slurm_adapter.cli.parts import refuse_parts
 from slurm_adapter.cli.report import check_format, show_ssh_dry_run
 from slurm_adapter.cli.request import job_from_settings, settings_from_layers, settings_of
 from slurm_adapter.cli.start import Start
@@ -100,6 +101,7 @@ def job_and_nodes(common: dict[str, Any], options: SshOptions) -> tuple[Job, Seq
     )
     settings = settings.model_copy(update={"nodes": len(cluster.nodes)})
     job = job_from_settings(settings, working_directory())
+    refuse_parts(job, "ssh")
     job.check_kept(os.environ)
     kept = {name: os.environ[name] for name in job.keep}
     python = job.python

@@ -51,6 +51,8 @@ class Node:
     """The network interface it reaches the other nodes by, None where the user does not say."""
     env: Mapping[str, str] = Variables()
     """Variables that the user sets for its ranks alone; they win over the job's own."""
+    part: int | None = None
+    """Which component of a heterogeneous job it is in; None in any other."""
 
     @property
     def reached_by(self) -> str:

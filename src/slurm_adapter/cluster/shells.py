@@ -39,7 +39,7 @@ def check_is_step(environment: Mapping[str, str]) -> None:
         raise NotAStepError(
             f"this is {where} (job {job_id}), not a task of a step: it would be one process"
             f" of {environment.get('SLURM_NTASKS', 'several')}, the others never started",
-            srun_line(_job_nodes(environment)),
+            _srun_line_of(environment),
         )
     if not is_number(step_id) or int(step_id) >= _FIRST_RESERVED_STEP:
         raise NotAStepError(
@@ -64,6 +64,19 @@ def srun_line(nodes: int) -> str:
         f"srun --nodes={nodes} --ntasks={nodes} --kill-on-bad-exit=1"
         " slurm-adapter exec --boot train.py"
     )
+
+
+def _srun_line_of(environment: Mapping[str, str]) -> str:
+    """Return the same for the job of a batch script or of an allocation's shell."""
+    if "SLURM_HET_SIZE" in environment:
+        from slurm_adapter.cluster.components import components  # noqa: PLC0415 - seldom
+
+        if found := components(environment):
+            groups = ",".join(str(one.number) for one in found)
+            return (
+                f"srun --het-group={groups} --kill-on-bad-exit=1 slurm-adapter exec --boot train.py"
+            )
+    return srun_line(_job_nodes(environment))
 
 
 def _job_nodes(environment: Mapping[str, str]) -> int:

@@ -52,6 +52,8 @@ class Step:
     cluster_name: str = ""
     node_order: tuple[int, ...] = ()
     """Indices into `nodes` in the order of each node's first rank, where Slurm says it."""
+    components: tuple[int, ...] = ()
+    """The component of a heterogeneous job that each node is in; empty in any other job."""
 
     @property
     def port(self) -> int:
@@ -81,7 +83,7 @@ def read_step(
         NodeListError: where the node list cannot be read.
     """
     check_is_step(environment)
-    nodes, tasks = _layout(environment)
+    nodes, tasks, parts = _layout(environment)
     rank = _number(environment, "SLURM_PROCID")
     node_index = _node_id(environment, nodes)
     alone = 0 if node_index < len(tasks) and tasks[node_index] == 1 else None
@@ -114,6 +116,7 @@ def read_step(
         restart_count=_number(environment, "SLURM_RESTART_COUNT", default=0),
         cluster_name=environment.get("SLURM_CLUSTER_NAME", ""),
         node_order=order,
+        components=parts,
     )
 
 
@@ -125,11 +128,13 @@ def derive_port(job_id: str, step_id: str) -> int:
     return _FIRST_PORT + (int(job_id) + int(step_id) * _STEP_STRIDE) % _PORTS
 
 
-def _layout(environment: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return node names and tasks per node, in the order that SLURM_NODEID counts."""
+def _layout(
+    environment: Mapping[str, str],
+) -> tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...]]:
+    """Return node names, tasks per node and components, in the order that SLURM_NODEID counts."""
     nodes = _nodes(environment)
     if len(nodes) == 1 and not _any_set(environment, *_TASKS_PER_NODE):
-        return nodes, (_number(environment, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),)
+        return nodes, (_number(environment, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),), ()
     variable = _first_set(environment, *_TASKS_PER_NODE)
     tasks = parse_tasks_per_node(environment[variable], variable)
     if len(tasks) != len(nodes):
@@ -138,10 +143,15 @@ def _layout(environment: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[int,
             f" has {len(nodes)}: {', '.join(nodes[:4])}{', ...' if len(nodes) > 4 else ''}",  # noqa: PLR2004
             "Start it again with srun; do not set SLURM_* variables by hand.",
         )
-    order = _het_order(environment, nodes)
-    nodes, tasks = tuple(nodes[i] for i in order), tuple(tasks[i] for i in order)
+    parts: tuple[int, ...] = ()
+    if "SLURM_HET_SIZE" in environment:
+        from slurm_adapter.cluster.components import component_order, components  # noqa: PLC0415
+
+        if found := components(environment):
+            nodes, tasks, parts = zip(*component_order(nodes, tasks, found), strict=True)
+            _check_own_tasks(environment, nodes, tasks, variable)
     _check_own_node(environment, nodes)
-    return nodes, tasks
+    return nodes, tasks, parts
 
 
 def _nodes(environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -154,25 +164,6 @@ def _nodes(environment: Mapping[str, str]) -> tuple[str, ...]:
         raise NodeListError(f"{variable}: {error.found}", error.remedy) from error
 
 
-def _het_order(environment: Mapping[str, str], nodes: tuple[str, ...]) -> list[int]:
-    """Return indices into `nodes`, component after component of a heterogeneous job.
-
-    A step over several components has its node list and tasks per node sorted by name, while
-    SLURM_NODEID and the ranks count through the components (seen on 22.05: component 0 on the
-    last node of the list has node id 0).
-    """
-    if "SLURM_HET_SIZE" not in environment:
-        return list(range(len(nodes)))
-    position = {name: index for index, name in enumerate(nodes)}
-    order: list[int] = []
-    for component in range(_number(environment, "SLURM_HET_SIZE")):
-        text = environment.get(f"SLURM_JOB_NODELIST_HET_GROUP_{component}")
-        order += (
-            [position[name] for name in expand_hostlist(text) if name in position] if text else []
-        )
-    return order if sorted(order) == list(range(len(nodes))) else list(range(len(nodes)))
-
-
 def _check_own_node(environment: Mapping[str, str], nodes: tuple[str, ...]) -> None:
     name = environment.get("SLURMD_NODENAME")
     index = _node_id(environment, nodes)
@@ -180,6 +171,21 @@ def _check_own_node(environment: Mapping[str, str], nodes: tuple[str, ...]) -> N
         raise StepError(
             f"this is {name}, but node {index} of the step's list is {nodes[index]}",
             "The order of this node list is not known to slurm-adapter; report it with"
+            " `env | grep ^SLURM` of two tasks.",
+        )
+
+
+def _check_own_tasks(
+    environment: Mapping[str, str], nodes: tuple[str, ...], tasks: tuple[int, ...], variable: str
+) -> None:
+    """Refuse tasks per node in another order than expected: this task knows its own node's."""
+    own = environment.get("SLURM_GTIDS")
+    index = _node_id(environment, nodes)
+    if own and index < len(tasks) and len(own.split(",")) != tasks[index]:
+        raise StepError(
+            f"{nodes[index]} has the tasks {own}, but {variable}={environment[variable]} gives it"
+            f" {tasks[index]}: how many the other nodes have is not known",
+            "Start it again with srun --het-group; if it stays so, report it with"
             " `env | grep ^SLURM` of two tasks.",
         )
 

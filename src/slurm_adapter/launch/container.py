@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job import CONTAINER_RUNTIMES
 from slurm_adapter.node.container import PREFIX
-from slurm_adapter.quoting import check_one_line, copy_line, shell_words
+from slurm_adapter.quoting import check_one_line, copy_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from slurm_adapter.job import Container, Job
+    from slurm_adapter.part import Part
 
+_PYXIS = "pyxis"
 # Both write mounts as SOURCE:DESTINATION, pyxis many in one word, as lines of an fstab.
 _SPLITTING = ':,"\\'
 _SPLITTING_PYXIS = _SPLITTING + " \t"
@@ -63,21 +65,36 @@ def check_container(job: Job) -> None:
         pass
 
 
-def container_words(job: Job, container: Container) -> Iterator[list[str]]:
-    """Yield what stands between srun and the node side, a list of words for each line."""
-    mounts = list(_mounts(job, container))
-    if container.runtime == "pyxis":
-        yield [f"--container-image={container.image}"]
-        yield [f"--container-mounts={','.join(mounts)}"]
-        yield [f"--container-workdir={job.code}"]
-        yield from ([option] for option in container.options)
-        return
-    cards = job.accelerator == "gpu" and job.gpus_per_node != 0
+def srun_options(job: Job) -> list[list[str]]:
+    """Return what srun itself is told of the image, a list of words for each line: pyxis' options.
+
+    They are said for each component of a heterogeneous job.
+    """
+    container = job.container
+    if container is None or container.runtime != _PYXIS:
+        return []
+    return [
+        [f"--container-image={container.image}"],
+        [f"--container-mounts={','.join(_mounts(job, container))}"],
+        [f"--container-workdir={job.code}"],
+        *([option] for option in container.options),
+    ]
+
+
+def program_words(job: Job) -> list[list[str]]:
+    """Return what stands between srun and the node side, a list of words for each line."""
+    container = job.container
+    if container is None or container.runtime == _PYXIS:
+        return []
+    kinds: list[Job | Part] = [job, *job.parts]
+    cards = any(one.accelerator == "gpu" and one.gpus_per_node != 0 for one in kinds)
     driver = ["--nv"] if cards and not {*_GPU_OPTIONS} & {*container.options} else []
-    yield [str(container.runtime), "exec", *driver, *container.options]
-    yield from ([f"--bind={mount}"] for mount in mounts)
-    yield [f"--pwd={job.code}"]
-    yield [container.image]
+    return [
+        [str(container.runtime), "exec", *driver, *container.options],
+        *([f"--bind={mount}"] for mount in _mounts(job, container)),
+        [f"--pwd={job.code}"],
+        [container.image],
+    ]
 
 
 def handed_over(job: Job) -> Iterator[str]:
@@ -100,7 +117,7 @@ def _check_options(container: Container) -> None:
     for option in container.options:
         check_one_line("an option of the container runtime", option)
         name = option.partition("=")[0]
-        if not option.startswith("-") or (container.runtime == "pyxis" and name in _OWN):
+        if not option.startswith("-") or (container.runtime == _PYXIS and name in _OWN):
             raise BadValueError(
                 f"--container-option {option!r} is no option that can be added",
                 "Give one word each time, as in --container-option=--rocm.",
@@ -115,7 +132,7 @@ def _check_options(container: Container) -> None:
 
 def _mounts(job: Job, container: Container) -> Iterator[str]:
     """Yield the job's own directories that are not in one another, then the user's mounts."""
-    splitting = _SPLITTING_PYXIS if container.runtime == "pyxis" else _SPLITTING
+    splitting = _SPLITTING_PYXIS if container.runtime == _PYXIS else _SPLITTING
     cache = [job.cache] if job.cache is not None and "$" not in job.cache else []
     own = [job.code, job.folder, *(channel.path for channel in job.channels), *cache]
     for path in own:
@@ -154,8 +171,3 @@ def _parts(parts: list[str]) -> tuple[str, str, str]:
         case [source, target, mode]:
             return source, target, mode
     return "", "", ""
-
-
-def wrapped(job: Job, container: Container) -> Iterator[str]:
-    """Yield the lines of a script between srun and the node side, quoted."""
-    yield from map(shell_words, container_words(job, container))

@@ -51,9 +51,7 @@ def make_directives(job: Job, options: dict[str, str | None], life: Life) -> lis
         Directive("job-name", job.name, "the job's name"),
         Directive("nodes", str(job.nodes), "the job's nodes"),
         Directive("ntasks-per-node", str(tasks_per_node(job)), f"contract {job.contract}"),
-        *_gpus(job, options),
-        *_cpus_and_memory(job, options),
-        *_flags(job, options),
+        *make_resources(job, options),
     ]
     if "output" not in options:
         path = f"{job.log_folder.replace('%', '%%')}/{job.file_stem}-%j.out"
@@ -71,6 +69,17 @@ def make_directives(job: Job, options: dict[str, str | None], life: Life) -> lis
         for name, value in options.items()
         if name not in given
     ]
+
+
+def make_resources(job: Job, options: dict[str, str | None]) -> Iterator[Directive]:
+    """Yield what each node of a job, or of a part of one, must have.
+
+    Raises:
+        BadValueError: where the user's options contradict the job.
+    """
+    yield from _gpus(job, options)
+    yield from _cpus_and_memory(job, options)
+    yield from _flags(job, options)
 
 
 def tasks_per_node(job: Job) -> int:

@@ -6,9 +6,10 @@ import difflib
 from typing import TYPE_CHECKING
 
 from slurm_adapter.errors import BadValueError
+from slurm_adapter.launch.timelimit import read_time_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
 # sbatch(1) of Slurm 22.05 to 25.05. A site's plug-ins add more: `sbatch --help` is asked too.
 _FLAGS = """contiguous hold ignore-pbs no-requeue overcommit oversubscribe reboot requeue
@@ -56,14 +57,33 @@ _SUBMISSION = {
 }
 
 
+def read_options(
+    options: Mapping[str, str | None],
+    site_options: Collection[str] = (),
+    how: str = "--sbatch ",
+    beside: Sequence[str] = (),
+) -> tuple[dict[str, str | None], list[str]]:
+    """Return the user's sbatch options as `check_options`, time limits plainly; and warnings."""
+    checked = check_options(options, site_options, how, beside)
+    if checked.get("time") is None:
+        return checked, []
+    checked["time"], warning = read_time_limit(str(checked["time"]))
+    return checked, [warning] if warning else []
+
+
 def check_options(
-    options: Mapping[str, str | None], site_options: Collection[str] = ()
+    options: Mapping[str, str | None],
+    site_options: Collection[str] = (),
+    how: str = "--sbatch ",
+    beside: Sequence[str] = (),
 ) -> dict[str, str | None]:
     """Return the user's sbatch options, each known, of the right kind and not ours to set.
 
     Args:
         options: long names without dashes; None for a flag without a value.
         site_options: further long names that the site's own `sbatch --help` lists.
+        how: what an option stands behind where it is typed, for the remedy.
+        beside: what else may be said there, for the remedy.
 
     Raises:
         BadValueError: with the nearest right name, or with what to use instead.
@@ -71,15 +91,15 @@ def check_options(
     checked: dict[str, str | None] = {}
     for written, value in options.items():
         name = written.removeprefix("--").replace("_", "-")
-        _check_name(name, written, site_options)
+        _check_name(name, written, site_options, beside)
         if value is None and name in VALUED:
             raise BadValueError(
-                f"the sbatch option {name} wants a value", f"Write --sbatch {name}=VALUE."
+                f"the sbatch option {name} wants a value", f"Write {how}{name}=VALUE."
             )
         if value is not None and name in FLAGS:
             raise BadValueError(
                 f"the sbatch option {name} takes no value, not {value!r}",
-                f"Write --sbatch {name} (`{name} = true` in a job file).",
+                f"Write {how}{name} (`{name} = true` in a job file).",
             )
         checked[name] = value
     memory = [name for name in MEMORY if name in checked]
@@ -90,14 +110,19 @@ def check_options(
     return checked
 
 
-def _check_name(name: str, written: str, site_options: Collection[str]) -> None:
+def _check_name(
+    name: str, written: str, site_options: Collection[str], beside: Sequence[str]
+) -> None:
     for table, what in ((_OURS, "set by slurm-adapter"), (_SUBMISSION, "not a directive")):
         if name in table:
             raise BadValueError(f"the sbatch option {name} is {what}", f"Use {table[name]}.")
     known = FLAGS | OPTIONAL | VALUED | set(site_options)
     if name not in known:
-        near = difflib.get_close_matches(name, sorted(known), n=1)
+        near = difflib.get_close_matches(name, [*beside, *sorted(known)], n=1)
+        listed = "`sbatch --help` lists the options here."
+        if beside:
+            listed = f"It may say {', '.join(beside)} and sbatch's options; {listed}"
         raise BadValueError(
             f"sbatch has no long option {written!r}",
-            f"Did you mean {near[0]}?" if near else "`sbatch --help` lists the options here.",
+            f"Did you mean {near[0]}?" if near else listed,
         )

@@ -37,7 +37,7 @@ _WORDS = {
 
 def with_directives(said: str, directives: Iterable[Directive]) -> str:
     """Return Slurm's words, and behind them the directives whose option or resource they name."""
-    about = [item.option for item in directives if _names(said, item.name)]
+    about = dict.fromkeys(item.option for item in directives if _names(said, item.name))
     if not about:
         return said
     return f"{said} (directive{'s' if len(about) > 1 else ''} {' '.join(about)})"

@@ -14,13 +14,25 @@ from slurm_adapter import __version__
 from slurm_adapter.contracts import contract_of
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job import Argv, Boot, Command, Job
-from slurm_adapter.launch.container import check_container, handed_over, interpreter, wrapped
+from slurm_adapter.launch.container import (
+    check_container,
+    handed_over,
+    interpreter,
+    program_words,
+    srun_options,
+)
 from slurm_adapter.launch.directives import Directive, make_directives, ranks_per_node
 from slurm_adapter.launch.environment import environment_lines
 from slurm_adapter.launch.life import CHAIN, Life
 from slurm_adapter.launch.logpath import folder_of, read_log_path
-from slurm_adapter.launch.options import check_options
-from slurm_adapter.launch.timelimit import read_time_limit
+from slurm_adapter.launch.options import read_options
+from slurm_adapter.launch.parts import (
+    directive_lines,
+    jobs_of_parts,
+    make_parts,
+    node_lists,
+    srun_lines,
+)
 from slurm_adapter.launch.zipapp import PLAIN_NAME, zipapp_words
 from slurm_adapter.network.hints import as_options
 from slurm_adapter.node.finish import START
@@ -28,7 +40,7 @@ from slurm_adapter.quoting import directive, export_line, shell_word, shell_word
 from slurm_adapter.setting import is_secret
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
 # Variables that bash keeps to itself: read-only, or with a life of their own (bash(1)).
 _BASH_OWN_TEXT = """_ BASHOPTS BASHPID BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_COMMAND BASH_LINENO
@@ -51,13 +63,20 @@ class Script:
     environment: dict[str, str] = field(default_factory=dict)
     """Secret variables: given to sbatch's own environment, never written into the text."""
     warnings: tuple[str, ...] = ()
+    parts: tuple[tuple[Directive, ...], ...] = ()
+    """Those of each further component of a heterogeneous job."""
     resubmissions: int = 0
     """How many more jobs of this script may go on where one runs into its time limit."""
 
     @property
     def summary(self) -> dict[str, str | None]:
-        """Directives by name."""
+        """Directives by name, those of the first component."""
         return {directive.name: directive.value for directive in self.directives}
+
+    @property
+    def all_directives(self) -> tuple[Directive, ...]:
+        """The directives of all components."""
+        return (*self.directives, *(one for part in self.parts for one in part))
 
 
 def make_script(
@@ -81,11 +100,7 @@ def make_script(
         BadValueError: for sbatch options that do not exist, contradict the job, or would lose
             the log; for modules and environments that cannot be meant.
     """
-    options = check_options(job.slurm, site_options)
-    warnings: list[str] = []
-    if options.get("time") is not None:
-        options["time"], warning = read_time_limit(str(options["time"]))
-        warnings += [warning] if warning else []
+    options, warnings = read_options(job.slurm, site_options)
     for name in _LOG_OPTIONS:
         if options.get(name) is not None:
             options[name] = read_log_path(name, str(options[name]))
@@ -99,7 +114,9 @@ def make_script(
     life = Life.parse(job.warn, job.retries, job.on_timeout)
     life.check(contract_of(job).starts, options)
     directives = make_directives(job, options, life)
-    values = {item.name: item.value for item in directives}
+    parts = make_parts(job, directives, site_options, warnings)
+    components = [{item.name: item.value for item in one} for one in (directives, *parts)]
+    values = components[0]
     logs = [str(values[name]) for name in _LOG_OPTIONS if values.get(name)]
     # A directory that is not there cannot be mounted into a container.
     mounted = [channel.path for channel in job.outputs] if job.container is not None else []
@@ -112,19 +129,21 @@ def make_script(
         "#!/bin/bash",
         _head(job),
         *(directive(item.name, item.value) for item in directives),
+        *directive_lines(parts),
         "",
         "set -euo pipefail",
         *_go_on(job, life),
-        f'echo "{START} job $SLURM_JOB_ID on $SLURM_JOB_NODELIST" >&2',
+        f'echo "{START} job $SLURM_JOB_ID on {node_lists(len(parts))}" >&2',
         *_variables(job),
         *environment_lines(job),
         *(handed_over(job) if job.container is not None else ()),
         "",
-        *_step(job, adapter, node_side, values.get("cpus-per-task"), life.retries),
+        *_step(job, adapter, node_side, components, life.retries),
     ]
     return Script(
         text="\n".join(lines) + "\n",
         directives=tuple(directives),
+        parts=tuple(map(tuple, parts)),
         folders=tuple(folder for folder in folders if folder is not None),
         environment=secrets,
         warnings=tuple(warnings),
@@ -133,11 +152,16 @@ def make_script(
 
 
 def _head(job: Job) -> str:
+    parts = "; ".join(map(_size, jobs_of_parts(job)))
+    return f"{HEADER.decode()} {__version__}: {parts}, contract {job.contract}."
+
+
+def _size(job: Job) -> str:
     nodes = "1 node" if job.nodes == 1 else f"{job.nodes} nodes"
     count, starts = ranks_per_node(job), contract_of(job).starts
     ranks = f"one {starts}" if count == 1 else f"{count} {starts}s"
     each = "" if job.nodes == 1 else " each"
-    return f"{HEADER.decode()} {__version__}: {nodes}, {ranks}{each}, contract {job.contract}."
+    return f"{nodes}, {ranks}{each}"
 
 
 def _variables(job: Job) -> Iterator[str]:
@@ -172,7 +196,7 @@ def _step(
     job: Job,
     adapter: Sequence[str],
     node_side: Sequence[str],
-    cpus_per_task: str | None,
+    components: Sequence[Mapping[str, str | None]],
     retries: int,
 ) -> Iterator[str]:
     starts = contract_of(job).starts
@@ -183,17 +207,18 @@ def _step(
     finish = f'{shell_words([*adapter, "finish"])} "$1" /proc/self/fd/2'
     yield f"# Each task {becomes}; the first that fails ends the others."
     if not retries:
-        yield from _attempt(job, node_side, cpus_per_task)
+        yield from _attempt(job, node_side, components)
         yield "# srun returns the highest status of all, this that of the first failure; it"
         yield "# ends the nodes' logs and takes away what was for this run alone."
         yield f"{finish} {shell_words(ends)}"
         return
     yield f"# Where that happens all are started again, up to {retries} times; not after the"
     yield "# loss of a node (4), without which the job cannot go on here."
-    again = f'echo "{START} job $SLURM_JOB_ID on $SLURM_JOB_NODELIST again" >&2'
+    on = node_lists(len(job.parts))
+    again = f'echo "{START} job $SLURM_JOB_ID on {on} again" >&2'
     yield f"for attempt in $(seq 0 {retries}); do"
     yield f'    [ "$attempt" -eq 0 ] || {again}'
-    yield from (f"    {line}" for line in _attempt(job, node_side, cpus_per_task))
+    yield from (f"    {line}" for line in _attempt(job, node_side, components))
     yield "    # srun returns the highest status of all, this that of the first failure; it"
     yield "    # ends the nodes' logs and takes away what was for this run alone."
     rest = shell_words([job.folder, task])
@@ -203,22 +228,23 @@ def _step(
     yield 'exit "$status"'
 
 
-def _attempt(job: Job, node_side: Sequence[str], cpus_per_task: str | None) -> Iterator[str]:
-    # --export: srun would inherit a reduced --export of sbatch (SB-04). --cpus-per-task: srun
-    # does not take it from the job since Slurm 22.05 (SB-09).
+def _attempt(
+    job: Job, node_side: Sequence[str], components: Sequence[Mapping[str, str | None]]
+) -> Iterator[str]:
+    # --export: srun would inherit a reduced --export of sbatch (SB-04).
     by_node = job.node_starts_ranks  # exec itself puts each line behind its rank's number then
     label = [] if by_node else ["--label"]
     srun = ["srun", *label, "--kill-on-bad-exit=1", "--export=ALL"]
-    if cpus_per_task is not None:
-        srun.append(f"--cpus-per-task={cpus_per_task}")
     node_side = [*node_side, "exec"]
     if contract_of(job).names_workers:  # one rank, and one log file, on each node
         node_side.append("--log")
-    yield "set -- 0"
-    yield f"{shell_words(srun)} \\"
+    options, inside = srun_options(job), program_words(job)
     if job.container is not None:
-        yield from (f"    {line} \\" for line in wrapped(job, job.container))
         node_side.append("--in-container")
+    yield "set -- 0"
+    first, *others = [*srun_lines(srun, components, options), *map(shell_words, inside)]
+    yield f"{first} \\"
+    yield from (f"    {line} \\" for line in others)
     yield f"    {shell_words(node_side)} \\"
     yield from (f"    {option} \\" for option in _exec_options(job))
     yield f'    {_program(job)} || set -- "$?"'
@@ -232,7 +258,7 @@ def _exec_options(job: Job) -> Iterator[str]:
         "max-restarts": job.max_restarts,
         "ranks-by": job.ranks_by,
         # Slurm does not tell a node of the others', and of cards by another name not at all.
-        "gpus-per-node": job.gpus_per_node if job.node_starts_ranks else None,
+        "gpus-per-node": _gpus_of_parts(job) if job.node_starts_ranks else None,
         "port": job.port,
         "channels": job.channels_as,
         "view": job.view,
@@ -251,6 +277,10 @@ def _exec_options(job: Job) -> Iterator[str]:
         *(f"--env={name}" for name in (*job.env, *job.keep)),
     ]
     yield from map(shell_word, words)
+
+
+def _gpus_of_parts(job: Job) -> str:
+    return ",".join(str(one.gpus_per_node) for one in jobs_of_parts(job))
 
 
 def _program(job: Job) -> str:

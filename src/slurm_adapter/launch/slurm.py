@@ -100,7 +100,7 @@ def submit(
     answer = _sbatch([*words, str(path)], {**_environment(script), **more})
     job_id, _, cluster = answer.stdout.strip().partition(";")
     if not job_id.isdecimal():
-        said = with_directives(_said(answer), script.directives)
+        said = with_directives(_said(answer), script.all_directives)
         raise ClusterUnfitError(f"sbatch refused the job: {said}", f"The script is in {path}.")
     return Submission(job_id, cluster, answer.stderr, answer.returncode)
 
@@ -115,7 +115,7 @@ def test_only(script: Script) -> tuple[bool, str]:
     )
     if answer.returncode == 0:
         return True, _said(answer)
-    return False, with_directives(_said(answer), script.directives)
+    return False, with_directives(_said(answer), script.all_directives)
 
 
 def have_sbatch() -> bool:
@@ -129,7 +129,7 @@ def _environment(script: Script) -> dict[str, str]:
     To sbatch its variables come before the directives of a script.
     """
     twins = {"SBATCH_EXPORT"}
-    for name in script.summary:
+    for name in (item.name for item in script.all_directives):
         twins.add("SBATCH_" + _TWINS.get(name, name.upper().replace("-", "_")))
     kept = {name: value for name, value in os.environ.items() if name not in twins}
     return {**kept, **script.environment}

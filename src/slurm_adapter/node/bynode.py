@@ -46,17 +46,42 @@ def with_own_ranks(
             )
     own = nodes[index]
     gpus = own.gpus or 0
-    if len(nodes) > 1 and job.gpus_per_node is None:
-        _check_alike(own, environment)
+    if own.part is not None:
+        counts = [_gpus_of_part(node.part or 0, job, environment) for node in nodes]
+        if counts[index] != gpus:
+            raise _unknown(own, f"{_REQUEST}_HET_GROUP_{own.part}={counts[index]}")
+    else:
+        counts = [gpus] * len(nodes)
+        if len(nodes) > 1 and job.gpus_per_node is None:
+            _check_alike(own, environment)
     ranks = gpus or 1
     settings = own.settings
     if _THREADS not in environment and ranks > 1:
         threads = max(1, len(os.sched_getaffinity(0)) // ranks)
         shared = Setting(_THREADS, str(threads), "this task's cores, shared out among its ranks")
         settings = (*settings, shared)
-    alike = [replace(node, tasks=None, gpus=gpus) for node in nodes]
-    alike[index] = replace(own, tasks=None, settings=settings)
-    return alike
+    found = [
+        replace(node, tasks=None, gpus=count) for node, count in zip(nodes, counts, strict=True)
+    ]
+    found[index] = replace(own, tasks=None, settings=settings)
+    return found
+
+
+def _gpus_of_part(part: int, job: Job, environment: Mapping[str, str]) -> int:
+    """Return the GPUs of each node of a component, as given or as they were asked for."""
+    if job.gpus_by_part:
+        return job.gpus_by_part[part]
+    if job.gpus_per_node is not None:
+        return job.gpus_per_node
+    name = f"{_REQUEST}_HET_GROUP_{part}"
+    text = environment.get(name)
+    if text:
+        return count_gpus(text, name)
+    raise StepError(
+        "--ranks-by node counts ranks through all nodes, and nothing says how many GPUs those of"
+        f" component {part} have ({name} is not set)",
+        "Give exec the number in each component, as in --gpus-per-node 4,2 (0: no GPU).",
+    )
 
 
 def _check_alike(own: Node, environment: Mapping[str, str]) -> None:
@@ -69,10 +94,14 @@ def _check_alike(own: Node, environment: Mapping[str, str]) -> None:
             "Give exec --gpus-per-node N too (0: no GPU), or ask for them by #SBATCH"
             " --gpus-per-node=N: Slurm does not tell tasks of srun's own option.",
         )
-    asked = count_gpus(text, _REQUEST)
-    if asked != own.gpus:
-        raise StepError(
-            f"{own.name} has {own.gpus} GPUs in this step ({own.gpus_reason}), and"
-            f" {_REQUEST}={text}: how many the other nodes have is not known",
-            "Give exec --gpus-per-node N, the number that each node has in the step.",
-        )
+    if count_gpus(text, _REQUEST) != own.gpus:
+        raise _unknown(own, f"{_REQUEST}={text}")
+
+
+def _unknown(own: Node, request: str) -> StepError:
+    return StepError(
+        f"{own.name} has {own.gpus} GPUs in this step ({own.gpus_reason}), and {request}: how many"
+        " the other nodes have is not known",
+        "Give exec --gpus-per-node N, the number that each node has in the step (N,N,...: a number"
+        " for each component of a heterogeneous job).",
+    )

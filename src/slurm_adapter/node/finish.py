@@ -29,6 +29,7 @@ START = "slurm-adapter: starting"
 
 _MESSAGE = re.compile(r"srun: error: (?P<node>\S+): tasks? (?P<tasks>[0-9,\-]+): (?P<how>.+)")
 _NODE_LOST = re.compile(r"srun: error: Node failure on (?P<node>\S+)")
+_NUMBER = re.compile(r"[0-9]+")
 _EXITED = re.compile(r"Exited with exit code ([0-9]+)")
 _OUT_OF_MEMORY = "Out Of Memory"
 _MOST_STATUS = 255
@@ -36,6 +37,7 @@ _SHOWN_LINES, _SHOWN_BYTES = 10, 4096
 _USAGE = "slurm-adapter finish STATUS LOG [FOLDER [TASKS [STEP]]]"
 _CHAIN = "SLURM_ADAPTER_CHAIN"
 """As `launch.life` has it: the jobs that continue each other."""
+_NONE: Mapping[str, int] = {}
 
 
 @record
@@ -70,7 +72,7 @@ def main(words: Sequence[str]) -> int:
         try:
             # Lines end at \n alone: after a carriage return a rank could write anything unlabelled.
             with open(words[1], encoding="utf-8", errors="replace", newline="\n") as log:  # noqa: PTH123
-                ends = read_ends(log, *words[3:4])
+                ends = read_ends(log, *words[3:4], first_tasks=_first_tasks(os.environ))
         except OSError:
             ends = Ends()
     said = f"slurm-adapter: {ends.said}\n" if ends.said else ""
@@ -86,11 +88,18 @@ def main(words: Sequence[str]) -> int:
     return ends.status or status
 
 
-def read_ends(lines: Iterable[str], what: str = "rank") -> Ends:
-    """Return how the tasks of the last run in a log ended; `what` is what they are called.
+def read_ends(
+    lines: Iterable[str], what: str = "rank", *, first_tasks: Mapping[str, int] = _NONE
+) -> Ends:
+    """Return how the tasks of the last run in a log ended.
 
     A requeued job may append to its log: the script's first line marks where a run starts. A
     lost node comes before what its loss did to ranks elsewhere.
+
+    Args:
+        lines: the log.
+        what: what the tasks are called.
+        first_tasks: the rank that srun calls task 0 on a node, where that is not rank 0.
     """
     ends = Ends()
     by_rank: dict[int, int] = {}
@@ -107,12 +116,18 @@ def read_ends(lines: Iterable[str], what: str = "rank") -> Ends:
             status = _status(how)
             if status is None:
                 continue
-            tasks = [int(task) for task in expand_hostlist(f"[{match['tasks']}]")]
+            numbers = _counted_from(first_tasks.get(match["node"], 0), match["tasks"])
+            tasks = [int(task) for task in expand_hostlist(f"[{numbers}]")]
             by_rank.update(dict.fromkeys(tasks, status))
             if not ends.said:
-                ranks = f"{what}{'s' if len(tasks) > 1 else ''} {match['tasks']} on {match['node']}"
+                ranks = f"{what}{'s' if len(tasks) > 1 else ''} {numbers} on {match['node']}"
                 ends = Ends(f"{ranks} failed first: {how}", status, tasks[0])
     return Ends(ends.said, ends.status, ends.first, by_rank, ends.lost, told)
+
+
+def _counted_from(first: int, tasks: str) -> str:
+    """Return a list of task numbers, as srun writes it, with its task 0 called `first`."""
+    return _NUMBER.sub(lambda number: str(int(number[0]) + first), tasks) if first else tasks
 
 
 def _status(how: str) -> int | None:
@@ -128,6 +143,24 @@ def _status(how: str) -> int | None:
     )
 
 
+def _first_tasks(environment: Mapping[str, str]) -> dict[str, int]:
+    """Return the rank that srun calls task 0 on each node of a heterogeneous job."""
+    if "SLURM_HET_SIZE" not in environment:
+        return {}
+    from slurm_adapter.cluster.components import components, first_tasks  # noqa: PLC0415
+
+    return first_tasks(components(environment))
+
+
+def _node_count(environment: Mapping[str, str]) -> int:
+    if "SLURM_HET_SIZE" in environment:
+        from slurm_adapter.cluster.components import components  # noqa: PLC0415
+
+        if found := components(environment):
+            return sum(len(one.nodes) for one in found)
+    return int(environment.get("SLURM_JOB_NUM_NODES") or 1)
+
+
 def _note_end(folder: str, status: int, environment: Mapping[str, str]) -> None:
     """Tell the next job of a chain that this one ended by itself (one that is killed cannot)."""
     chain = environment.get(_CHAIN, "")
@@ -140,8 +173,7 @@ def _note_end(folder: str, status: int, environment: Mapping[str, str]) -> None:
 def _workers(environment: Mapping[str, str], step: str = "0") -> Workers:
     from slurm_adapter.node.step import derive_uuid  # noqa: PLC0415 - seldom needed
 
-    nodes = int(environment.get("SLURM_JOB_NUM_NODES") or 1)
-    return name_workers(derive_uuid(environment, step), nodes)
+    return name_workers(derive_uuid(environment, step), _node_count(environment))
 
 
 def _where(folder: str, workers: Workers) -> str:

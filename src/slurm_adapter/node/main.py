@@ -143,7 +143,7 @@ def _srun_line(remedy: str, job: Job, words: list[str]) -> str:
     """Return the very command that was typed, with srun before it (SL-07)."""
     srun = remedy.partition(" slurm-adapter")[0]
     # Tasks for all GPUs: as many as the job asked for.
-    if contract_of(job).per_gpu and not job.node_starts_ranks:
+    if contract_of(job).per_gpu and not job.node_starts_ranks and "--het-group" not in srun:
         srun = "srun --kill-on-bad-exit=1"
     return f"Start it with srun: {srun} slurm-adapter {shell_words(map(_masked, words))}"
 

@@ -79,7 +79,13 @@ def add_job_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--port", type=int, metavar="N", help="rendezvous port (default: from job and step id)")
     add("--python", metavar="PROGRAM", default="python", help="interpreter (default: %(default)s)")
-    add("--gpus-per-node", type=int, metavar="N", help="overrules what Slurm says")
+    add(
+        "--gpus-per-node",
+        type=gpu_numbers,
+        default=(),
+        metavar="N[,N]",
+        help="overrules what Slurm says; of a heterogeneous job one for each component",
+    )
     add("--network", metavar="SUBNET|IFNAME", help="how nodes meet (default: the kernel's way)")
     add("--master-suffix", metavar="SUFFIX", help="end of the nodes' names on that network")
     add(
@@ -131,7 +137,8 @@ def job_from(options: argparse.Namespace, words: Sequence[str], base: str) -> Jo
         folder=job_folder(name, options.job_folder, base),
         name=name,
         args=args,
-        gpus_per_node=options.gpus_per_node,
+        gpus_per_node=options.gpus_per_node[0] if len(options.gpus_per_node) == 1 else None,
+        gpus_by_part=options.gpus_per_node if len(options.gpus_per_node) > 1 else (),
         contract=options.contract,
         elastic=_elastic(options.elastic),
         max_restarts=options.max_restarts,
@@ -151,6 +158,14 @@ def job_from(options: argparse.Namespace, words: Sequence[str], base: str) -> Jo
     )
     check_requirements(job)
     return job
+
+
+def gpu_numbers(text: str) -> tuple[int, ...]:
+    """Return one number, or one for each component of a heterogeneous job: `4,2`."""
+    try:
+        return tuple(map(int, text.split(",")))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of GPUs") from error
 
 
 def _elastic(text: str | None) -> tuple[int, int] | None:

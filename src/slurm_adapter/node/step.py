@@ -7,7 +7,7 @@ from slurm_adapter.cluster.counts import gpu_count, visible_devices
 from slurm_adapter.cluster.shells import srun_line
 from slurm_adapter.cluster.slurm import Step, read_step
 from slurm_adapter.contracts import wanted_view, with_exported_master
-from slurm_adapter.errors import NotAStepError
+from slurm_adapter.errors import NotAStepError, StepError
 from slurm_adapter.node import facts
 from slurm_adapter.plan import Plan, RankPlan, make_plan
 from slurm_adapter.record import record, replace
@@ -132,6 +132,10 @@ def _cluster(
     nodes = [
         Node(step.nodes[at] + suffix, tasks=step.tasks_per_node[at], view=view) for at in order
     ]
+    if step.components:
+        nodes = [
+            replace(node, part=step.components[at]) for node, at in zip(nodes, order, strict=True)
+        ]
     gpus, reason = _gpus(step, job, environment)
     nodes[index] = replace(nodes[index], gpus=gpus, gpus_reason=reason)
     if job.node_starts_ranks:
@@ -155,6 +159,8 @@ def _cluster(
 
 def _gpus(step: Step, job: Job, environment: Mapping[str, str]) -> tuple[int, str]:
     """Return the GPUs this node's ranks may use, and what said so."""
+    if job.gpus_by_part:
+        return _gpus_of_part(step, job.gpus_by_part, environment), "given by --gpus-per-node"
     if job.gpus_per_node is not None:
         return job.gpus_per_node, "given by --gpus-per-node"
     visible, counted = visible_devices(environment), gpu_count(environment)
@@ -166,6 +172,18 @@ def _gpus(step: Step, job: Job, environment: Mapping[str, str]) -> tuple[int, st
     if found:
         return found, "device files on this node: Slurm does not say"
     return 0, "no GPUs in the step, none on this node"
+
+
+def _gpus_of_part(step: Step, by_part: tuple[int, ...], environment: Mapping[str, str]) -> int:
+    """Return what `--gpus-per-node N,N` says of this node's component."""
+    size = int(environment["SLURM_HET_SIZE"]) if step.components else 1
+    if len(by_part) != size:
+        raise StepError(
+            f"--gpus-per-node {','.join(map(str, by_part))} is for the {len(by_part)} components of"
+            f" a heterogeneous job, and the job of {step.label} has {size}",
+            "Give a number for each component, or one for all.",
+        )
+    return by_part[step.components[step.node_index]]
 
 
 def _run(step: Step, job: Job, environment: Mapping[str, str]) -> Run:

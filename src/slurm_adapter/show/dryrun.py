@@ -14,6 +14,7 @@ from slurm_adapter.record import as_dict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from slurm_adapter.job import Job
     from slurm_adapter.launch.sbatch import Script
     from slurm_adapter.network.rows import Row
     from slurm_adapter.plan import Plan, RankPlan
@@ -65,6 +66,14 @@ class DryRun:
                 {"name": item.name, "value": item.value, "reason": item.reason}
                 for item in self.script.directives
             ]
+            if self.script.parts:
+                document["parts"] = [
+                    [
+                        {"name": item.name, "value": item.value, "reason": item.reason}
+                        for item in part
+                    ]
+                    for part in self.script.parts
+                ]
         if self.slurm is not None:
             document["slurm"] = {"accepts": self.slurm.accepts, "says": self.slurm.says}
         return json.dumps(document, indent=2, ensure_ascii=False)
@@ -93,9 +102,27 @@ def headline(plan: Plan) -> str:
     container = plan.job.container
     image = f", in {container.image} by {container.runtime}" if container is not None else ""
     return (
-        f"{plan.job.name}: {nodes} node{'s' if nodes > 1 else ''}, {counted},"
+        f"{plan.job.name}: {nodes} node{'s' if nodes > 1 else ''}{_kinds(plan.job)}, {counted},"
         f" contract {plan.contract.name}{image}"
     )
+
+
+def _kinds(job: Job) -> str:
+    """Return how many nodes there are of each kind, where there is more than one."""
+    if not job.parts:
+        return ""
+    kinds = [f"{nodes} with {_gpus(gpus)}" for nodes, gpus in _sizes(job)]
+    return f" ({', '.join(kinds)})"
+
+
+def _sizes(job: Job) -> list[tuple[int, int | None]]:
+    """Return (nodes, GPUs of each) for each part of a job."""
+    first = job.nodes, job.gpus_per_node
+    return [first, *((part.nodes, part.gpus_per_node) for part in job.parts)]
+
+
+def _gpus(count: int | None) -> str:
+    return "GPUs" if count is None else f"{count} GPU{'' if count == 1 else 's'}"
 
 
 def node_line(plan: Plan, index: int) -> str:
@@ -105,7 +132,7 @@ def node_line(plan: Plan, index: int) -> str:
     if node.address is not None:
         parts.append(node.address)
     if node.gpus is not None:
-        parts.append(f"{node.gpus} GPU{'' if node.gpus == 1 else 's'}")
+        parts.append(_gpus(node.gpus))
     return "  ".join(parts)
 
 
@@ -158,6 +185,22 @@ def shown_indices(count: int) -> list[int | None]:
     if count <= _SHOWN:
         return list(range(count))
     return [0, 1, None, count - 1]
+
+
+def shown_nodes(plan: Plan) -> list[tuple[int, int]]:
+    """Return (index, 0) for each node to show, (index, how many) for those left out from there on.
+
+    Only nodes of one part are alike.
+    """
+    shown: list[tuple[int, int]] = []
+    first = 0
+    parts = [nodes for nodes, _ in _sizes(plan.job)] if plan.job.parts else []
+    for count in parts or [len(plan.cluster.nodes)]:
+        for position, index in enumerate(shown_indices(count)):
+            one = (position, count - _SHOWN + 1) if index is None else (index, 0)
+            shown.append((first + one[0], one[1]))
+        first += count
+    return shown
 
 
 def explained_words(rank: RankPlan) -> list[tuple[str, str]]:

@@ -16,6 +16,7 @@ from slurm_adapter.show.dryrun import (
     node_line,
     seen_around,
     shown_indices,
+    shown_nodes,
     started_line,
 )
 
@@ -42,9 +43,9 @@ def _lines(dry_run: DryRun, inherited: Mapping[str, str]) -> Iterator[str]:
     yield headline(plan)
     yield from (f"warning: {warning}" for warning in dry_run.warnings)
     first = plan.first_rank
-    for index in shown_indices(len(plan.cluster.nodes)):
-        if index is None:
-            yield f"... {len(plan.cluster.nodes) - 3:,} nodes more, alike ..."
+    for index, left_out in shown_nodes(plan):
+        if left_out:
+            yield f"... {left_out:,} nodes more, alike ..."
             continue
         yield ""
         yield from _node(plan, index, first)
@@ -71,9 +72,9 @@ def _lines(dry_run: DryRun, inherited: Mapping[str, str]) -> Iterator[str]:
     where = "" if plan.job.container is None else " inside the image"
     yield f"the same by hand{where}, a command for each node:"
     outside = plan.with_view("off")  # a shell has the machine's own names and directories
-    for index in shown_indices(len(plan.cluster.nodes)):
-        if index is None:
-            yield f"# ... {len(plan.cluster.nodes) - 3:,} nodes more ..."
+    for index, left_out in shown_nodes(plan):
+        if left_out:
+            yield f"# ... {left_out:,} nodes more ..."
             continue
         yield f"# {node_line(plan, index)}"
         command = by_hand(list(outside.node_ranks(index)), inherited)

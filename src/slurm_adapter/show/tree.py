@@ -24,6 +24,7 @@ from slurm_adapter.show.dryrun import (
     node_line,
     seen_around,
     shown_indices,
+    shown_nodes,
     started_line,
 )
 
@@ -86,10 +87,9 @@ class _Drawing:
 
     def _tree(self) -> Tree:
         root = Tree(Text(headline(self._plan), style="bold"), guide_style="dim")
-        nodes = len(self._plan.cluster.nodes)
-        for index in shown_indices(nodes):
-            if index is None:
-                root.add(Text(f"... {nodes - 3:,} nodes more, alike", style="dim"))
+        for index, left_out in shown_nodes(self._plan):
+            if left_out:
+                root.add(Text(f"... {left_out:,} nodes more, alike", style="dim"))
             else:
                 self._add_node(root, index)
         if around := seen_around(self._plan):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from slurm_adapter.errors import NODE_LOST, ClusterUnfitError, printable
@@ -95,7 +95,7 @@ def ask(job_ids: Iterable[str]) -> dict[str, BatchState]:
     )
     if answer.returncode != 0 and _ALL_GONE not in answer.stderr:
         raise AwayError(_said(answer))
-    return {one.job_id: one for one in map(_from_squeue, answer.stdout.splitlines())}
+    return {one.job_id: one for one in _read_queue(answer.stdout)}
 
 
 def all_of_user() -> list[BatchState]:
@@ -108,7 +108,7 @@ def all_of_user() -> list[BatchState]:
     answer = _run(["squeue", "--noheader", "--me", f"--Format={_FORMAT}"])
     if answer.returncode != 0:
         raise AwayError(_said(answer))
-    return [_from_squeue(line) for line in answer.stdout.splitlines()]
+    return _read_queue(answer.stdout)
 
 
 def how_it_ended(job_id: str) -> BatchState | None:
@@ -148,6 +148,31 @@ def _ended(job_id: str, state: str, status: int, signal: int) -> BatchState:
     if state == "COMPLETED":
         return BatchState(job_id, state, status=own)
     return BatchState(job_id, state, status=_BY_STATE.get(state) or own or 1)
+
+
+def _read_queue(text: str) -> list[BatchState]:
+    """Return what squeue prints, a heterogeneous job as one.
+
+    Its components are `12+0`, `12+1`: the batch script and the job's end are the first one's.
+    """
+    found: dict[str, BatchState] = {}
+    for line in text.splitlines():
+        state = _from_squeue(line)
+        job_id, plus, _ = state.job_id.partition("+")
+        if not plus:
+            found[state.job_id] = state
+        elif job_id not in found:
+            found[job_id] = replace(state, job_id=job_id)
+        else:
+            found[job_id] = _together(found[job_id], state)
+    return list(found.values())
+
+
+def _together(first: BatchState, other: BatchState) -> BatchState:
+    """Return a job's state with the nodes of another component beside its own."""
+    if first.nodes.isdecimal() and other.nodes.isdecimal():
+        return replace(first, nodes=str(int(first.nodes) + int(other.nodes)))
+    return replace(first, nodes=f"{first.nodes},{other.nodes}")
 
 
 def _from_squeue(line: str) -> BatchState:

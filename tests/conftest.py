@@ -1,5 +1,6 @@
 """Fixtures that stand on the test cluster."""
 
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,14 @@ _WITH_VIEWS = (
     *("local_view", "terminal", "torch"),
 )
 _SINGLE = ("test_becomes_a_command_line", "test_channels_and_the_interpreter_arrive")
+
+
+def pytest_configure() -> None:
+    """Have what tests start heed all signals, also where this was started by nohup or with &."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            # Unlike one that is ignored, a signal that is handled is not inherited so.
+            signal.signal(number, lambda *_: None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

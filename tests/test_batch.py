@@ -69,7 +69,7 @@ class Followed:
 
     def end(self) -> int:
         """Wait for its end, return its status."""
-        return self.process.wait(120)
+        return self.process.wait(300)
 
     def ranks(self) -> list[str]:
         """Return the ranks' lines, by what they say, then by rank."""

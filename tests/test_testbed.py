@@ -155,7 +155,7 @@ class TestCommands:
             assert child.stdout
             assert child.stdout.readline() == "up\n"
             child.terminate()
-            assert child.wait(timeout=30) == 42
+            assert child.wait(timeout=90) == 42
 
     def test_are_counted_on_their_node_only(self, slurm: SlurmCluster) -> None:
         with slurm.popen(["sleep", "1000"], node="gpu-n02") as child:

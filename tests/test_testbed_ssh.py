@@ -117,7 +117,7 @@ class TestSshHosts:
             assert session in ssh_hosts.processes(node)
             (command,) = ssh_hosts.processes(node, connections=False)
             os.kill(session, signal.SIGKILL)
-            assert client.wait(timeout=30) == 255
+            assert client.wait(timeout=90) == 255
         os.kill(command, signal.SIGKILL)
         assert until(lambda: not ssh_hosts.processes(node))
 

@@ -24,6 +24,18 @@ UP = "print('up', flush=True)\n"
 PAUSE = "while True:\n    signal.pause()\n"
 WAIT = FAMILY + UP + PAUSE
 DEAF = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + WAIT
+BEARING = (
+    """\
+import os, subprocess
+def bear(*_):
+    subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    os._exit(0)
+"""
+    + FAMILY
+    + "signal.signal(signal.SIGTERM, bear)\n"
+    + UP
+    + PAUSE
+)
 TICK = FAMILY + UP + "while True:\n    print('tick', flush=True)\n    time.sleep(0.01)\n"
 
 NODE = "gpu-n01"
@@ -125,6 +137,9 @@ OF_THE_HEAD = {
     "SIGINT to the head": Fault(_to_head(signal.SIGINT), 130, _ending("SIGINT")),
     "SIGTERM to the head": Fault(_to_head(signal.SIGTERM), 143, _ending("SIGTERM")),
     "SIGHUP to the head": Fault(_to_head(signal.SIGHUP), 129, _ending("SIGHUP")),
+    "SIGTERM at which ranks start something": Fault(
+        _to_head(signal.SIGTERM), 143, _ending("SIGTERM"), BEARING
+    ),
     "SIGKILL to the head": Fault(_to_head(signal.SIGKILL), 137),
     "nobody reading any more": Fault(
         _close_stdout,

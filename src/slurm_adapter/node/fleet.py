@@ -50,6 +50,8 @@ class MachineFleet:
         self._ranks: dict[int, int] = {}  # pid: rank
         self._pipes: list[_Pipe] = []
         self._paused = False
+        self._told: set[int] | None = None
+        """Who has got a SIGTERM, once that was sent."""
         self._woken, self._waker = os.pipe()
         os.set_blocking(self._woken, False)
         os.set_blocking(self._waker, False)
@@ -147,7 +149,9 @@ class MachineFleet:
                 self.watch.add(pipe.descriptor, pipe)
 
     def _ended(self) -> Iterator[Event]:
+        reaped = False
         for pid, code in process.reap():
+            reaped = True
             rank = self._ranks.pop(pid, None)
             if rank is None:  # an orphan of some rank's
                 continue
@@ -155,6 +159,9 @@ class MachineFleet:
                 if pipe.rank == rank:
                     yield from self._read_all(pipe)
             yield Ended(rank, code if code >= 0 else 128 - code, time.monotonic())
+        if reaped and self._told is not None and not self._ranks:
+            # What a rank started as it ended, or what just then had no parent, is left by it.
+            self.send(signals.SIGTERM)
 
     def running(self) -> set[int]:
         """Return the ranks that have not ended."""
@@ -165,8 +172,12 @@ class MachineFleet:
         return process.has_children()
 
     def send(self, number: int) -> None:
-        """Send a signal to all descendants, whatever session they are in."""
-        process.send_below(number)
+        """Send a signal to all descendants, whatever session they are in; SIGTERM to each once."""
+        if number != signals.SIGTERM:
+            process.send_below(number)
+            return
+        told = self._told or set()
+        self._told = told.union(process.send_below(number, told))
 
     def pass_on(self, number: int) -> None:
         """Send a signal to the ranks alone: whom they pass it on to is their own affair."""

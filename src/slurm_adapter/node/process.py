@@ -8,7 +8,7 @@ from slurm_adapter.node import kernel, signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     Prepare = Callable[[], None]
     """What a child runs before its program."""
@@ -56,15 +56,24 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def send_below(number: int) -> None:
-    """Send a signal to all descendants, whatever session they are in."""
+def send_below(number: int, but: Collection[int] = ()) -> list[int]:
+    """Send a signal to all descendants, whatever session they are in; return which these are.
+
+    `but` are left out. One whose parent ends just now may be missed.
+    """
+    own = os.getpid()
+    pids = [pid for pid in descendants(own) if pid not in but]
     # The first process of a PID namespace reaches all others in it: none can slip through.
-    pids = [-1] if os.getpid() == 1 else descendants(os.getpid())
-    for pid in pids:
-        try:
-            os.kill(pid, number)
-        except (ProcessLookupError, PermissionError):  # gone, or somebody else's by now (sudo)
-            continue
+    for pid in [-1] if own == 1 and not but else pids:
+        _send(pid, number)
+    return pids
+
+
+def _send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):  # gone, or somebody else's by now (sudo)
+        return
 
 
 def reap() -> Iterator[tuple[int, int]]:

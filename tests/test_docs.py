@@ -56,8 +56,8 @@ def test_generated_files_are_current(path: Path) -> None:
 
 
 def test_pages_show_commands_at_all() -> None:
-    assert len(SHOWN) == 36
-    assert [page for page, _ in SHOWN].count("README.md") == 11
+    assert len(SHOWN) == 40
+    assert [page for page, _ in SHOWN].count("README.md") == 12
 
 
 def is_start(shown: tuple[str, str]) -> bool:

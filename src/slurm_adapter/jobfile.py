@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictInt, StrictStr
 
+from slurm_adapter.elsewhere import image_there, mount_there, there
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.network.hints import check_hints, over
 from slurm_adapter.paths import IMAGE_FILES, SITE_FILE, absolute, given, on_node, user_file
@@ -53,6 +54,7 @@ _EXAMPLES = {
     "on_timeout": 'on_timeout = "requeue:5"',
     "network": '[network] with lines such as subnet = "10.20.0.0/16"',
     "parts": "[[parts]] with lines such as nodes = 1 and gpus_per_node = 2",
+    "login": 'login = "ada@login1"',
     "ssh": '[ssh] with lines such as hosts = ["gpu01 slots=8", "gpu[02-04]"]',
 }
 
@@ -150,25 +152,34 @@ class Settings(BaseModel):
     warn: StrictStr | None = None
     retries: StrictInt | None = None
     on_timeout: StrictStr | None = None
+    login: StrictStr | None = None
     network: dict[str, Any] = {}
     """As `network.hints` has it."""
     ssh: SshTable = SshTable()
 
 
-def read_job_file(path: Path) -> Settings:
+def read_job_file(path: Path, *, elsewhere: bool = False) -> Settings:
     """Return the settings of a job file; its paths are meant relative to the file.
+
+    Args:
+        path: the file's.
+        elsewhere: whether the places that are the job's own lie on other machines: see
+            `elsewhere.there`.
 
     Raises:
         BadValueError: with file, key, what was expected and the nearest right key.
     """
     data = read_toml(path, "job file", "--job", 'name = "train"')
-    return _relative_to(_validated(data, str(path)), path.parent.absolute())
+    settings = _validated(data, str(path))
+    if elsewhere:
+        settings = settings.model_copy(update=_elsewhere(settings, str(path)))
+    return _relative_to(settings, path.parent.absolute())
 
 
-def read_config_files(environment: Mapping[str, str]) -> list[Settings]:
+def read_config_files(environment: Mapping[str, str], *, elsewhere: bool = False) -> list[Settings]:
     """Return the site's defaults and the user's own; a file that is not there says nothing."""
     paths = (Path(SITE_FILE), Path(user_file(environment)))
-    return [read_job_file(path) for path in paths if path.is_file()]
+    return [read_job_file(path, elsewhere=elsewhere) for path in paths if path.is_file()]
 
 
 def settings_from_options(options: Mapping[str, Any]) -> Settings:
@@ -207,6 +218,33 @@ def _validated(data: dict[str, Any], where: str) -> Settings:
         if getattr(settings, one) is not None and getattr(settings, other) is not None:
             raise BadValueError(f"{f'{where}: ' if where else ''}{why}", "Give one of them.")
     return settings
+
+
+def _elsewhere(settings: Settings, file: str) -> dict[str, Any]:
+    """Return what changes where a file's places lie on other machines."""
+    changes: dict[str, Any] = {}
+    for name in ("job_folder", "venv"):
+        if value := getattr(settings, name):
+            changes[name] = there(value, f"{file}: {name}")
+    for name in ("python", "conda"):
+        value = getattr(settings, name)
+        if value is not None and "/" in value:  # else it is a name
+            changes[name] = there(value, f"{file}: {name}")
+    if settings.cache is not None and not settings.cache.startswith("$"):
+        changes["cache"] = there(settings.cache, f"{file}: cache")
+    if settings.container is not None:
+        changes["container"] = image_there(settings.container, f"{file}: container")
+    if settings.container_mounts:
+        changes["container_mounts"] = [
+            mount_there(text, f"{file}: container_mounts") for text in settings.container_mounts
+        ]
+    for name in ("inputs", "outputs"):
+        if channels := getattr(settings, name):
+            changes[name] = {
+                channel: there(path, f"{file}: {name}.{channel}")
+                for channel, path in channels.items()
+            }
+    return changes
 
 
 def _relative_to(settings: Settings, folder: Path) -> Settings:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import signal
-import subprocess
 import time
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,40 +22,72 @@ from slurm_adapter.launch.batch.records import (
     state_folder,
 )
 from slurm_adapter.launch.batch.states import AwayError, BatchState
+from slurm_adapter.launch.desk import Here, owner
 from slurm_adapter.show.lines import LinePrinter, own_streams, write_all
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from slurm_adapter.launch.batch.records import BatchRecord
+    from slurm_adapter.launch.desk import Desk
 
 _UNKNOWN_STATUS = 1
 _CONFIRM_S, _LOOK_S = 120.0, 0.5
 _DONE = "COMPLETED"
+_NAME = re.compile(r"[0-9]+(@.+)?")
 _CONTINUED = ("TIMEOUT", "NODE_FAIL", "PREEMPTED")
 """How a job may end whose next one goes on."""
 
 
-def follow(record: BatchRecord, *, output: bool = True) -> int:
+def is_batch(job: str) -> bool:
+    """Say whether a job's name is one of Slurm's: a number, a login node behind it perhaps."""
+    return _NAME.fullmatch(job) is not None
+
+
+def desk_for(record: BatchRecord, desk: Desk | None = None) -> Desk:
+    """Return the desk of a job, opened where it was submitted through a login node.
+
+    Args:
+        record: the job.
+        desk: its desk, where that is open already.
+    """
+    if not record.login:
+        return Here()
+    from slurm_adapter.launch.login import open_login  # noqa: PLC0415 - connects
+    from slurm_adapter.launch.patient import Patient  # noqa: PLC0415
+
+    def again() -> Desk:
+        return open_login(record.login, say, record.python)
+
+    return Patient(desk or again(), again, say, f"job {record.job_id}")
+
+
+def follow(record: BatchRecord, desk: Desk | None = None, *, output: bool = True) -> int:
     """Stay with a job, and with those that continue it, until the end; return its exit status.
 
     Args:
         record: the job.
+        desk: where it was submitted, should that be open already.
         output: whether its ranks' output is shown.
     """
+    with closing(desk_for(record, desk)) as found:
+        return _follow(record, found, output=output)
+
+
+def _follow(record: BatchRecord, desk: Desk, *, output: bool) -> int:
     try:
         while True:
             shown = _Shown(record)
-            follower = Follower(record, shown.show if output else _nothing, say)
+            follower = Follower(desk, record, shown.show if output else _nothing, say)
             state = follower.run()
             note_end(_folder(), record, state.state, state.status, say)
             if state.state not in _CONTINUED or not record.then:
                 return _end(state, follower.lost)
             say(f"job {record.job_id} ended: {state.state}; job {record.then[0]} goes on")
-            record = find_batch_record(_folder(), record.then[0])
+            record = find_batch_record(_folder(), record.next_key)
     except KeyboardInterrupt:
-        say(f"job {record.job_id} goes on; slurm-adapter stop {record.job_id} ends it")
+        say(f"job {record.job_id} goes on; slurm-adapter stop {record.key} ends it")
         raise
     except BrokenPipeError:  # whoever read it has seen enough
         return 128 + signal.SIGPIPE
@@ -97,39 +129,45 @@ def show_logs(job_id: str, *, stay: bool) -> int:
     if stay and not record.state:
         return follow(record)
     shown = _Shown(record)
-    follower = Follower(record, shown.show, say)
     try:
-        while follower.look():
-            continue
-        follower.look(last=not stay and bool(record.state))
+        with closing(desk_for(record)) as desk:
+            follower = Follower(desk, record, shown.show, say)
+            while follower.look():
+                continue
+            follower.look(last=not stay and bool(record.state))
     except BrokenPipeError:
         return 0
     if not stay:
         return 0
-    return _end(BatchState(job_id, record.state, status=record.status))
+    return _end(BatchState(record.job_id, record.state, status=record.status))
 
 
-def stop_job(job_id: str) -> int:
+def stop_job(job: str) -> int:
     """Have Slurm cancel a job, and stay until it has; return 0, or 4 where that is not known."""
-    record = find_batch_record(_folder(), job_id)
+    record = find_batch_record(_folder(), job)
     if record.state:
-        say(f"job {job_id} has ended: {record.state}")
+        say(f"job {record.job_id} has ended: {record.state}")
         return 0
-    words = ["scancel", job_id, *record.then]
+    with closing(desk_for(record)) as desk:
+        return _stop(record, desk)
+
+
+def _stop(record: BatchRecord, desk: Desk) -> int:
+    job_id = record.job_id
     try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60.0)
+        done = desk.run(["scancel", job_id, *record.then], limit_s=60.0)
     except FileNotFoundError as error:
         raise ClusterUnfitError(
-            "scancel is not on this machine's PATH", "Run it on a login node of the cluster."
+            f"scancel is not on {owner(desk)} PATH", "Run it on a login node of the cluster."
         ) from error
-    except subprocess.TimeoutExpired as error:
+    except TimeoutError as error:
         raise ClusterUnfitError(f"Slurm does not answer; job {job_id} goes on", "") from error
-    if done.returncode != 0 and "Invalid job id" not in done.stderr:
-        said = done.stderr.strip().removeprefix("scancel: error: ")
+    if done.status != 0 and "Invalid job id" not in done.err:
+        said = done.err.strip().removeprefix("scancel: error: ")
         raise ClusterUnfitError(f"Slurm does not stop job {job_id}: {said}", "")
     deadline = time.monotonic() + _CONFIRM_S
     while time.monotonic() < deadline:
-        state = _state_of(job_id)
+        state = _state_of(desk, job_id)
         if state is not None and state.ended:
             note_end(_folder(), record, state.state, state.status, say)
             say(f"job {job_id} was stopped")
@@ -139,12 +177,12 @@ def stop_job(job_id: str) -> int:
     return NODE_LOST
 
 
-def _state_of(job_id: str) -> BatchState | None:
+def _state_of(desk: Desk, job_id: str) -> BatchState | None:
     """Return how a job is now; None where Slurm does not answer. Forgotten is ended, too."""
     try:
-        state = states.ask([job_id]).get(job_id)
+        state = states.ask(desk, [job_id]).get(job_id)
         if state is None or state.ended:
-            return states.how_it_ended(job_id) or state or BatchState(job_id, "UNKNOWN")
+            return states.how_it_ended(desk, job_id) or state or BatchState(job_id, "UNKNOWN")
     except AwayError:
         return None
     return state
@@ -155,18 +193,31 @@ def remove_snapshots() -> int:
     folder = _folder()
     records = [one for one in all_batch_records(folder) if one.snapshot]
     rows(everybody=False)  # finds out which have ended meanwhile
-    ended = {one.job_id: one.state for one in all_batch_records(folder)}
-    kept = {one.snapshot for one in records if not ended[one.job_id]}
-    for path in dict.fromkeys(one.snapshot for one in records):
-        jobs = ", ".join(one.job_id for one in records if one.snapshot == path)
-        if path in kept:
+    ended = {one.key: one.state for one in all_batch_records(folder)}
+    for login in dict.fromkeys(one.login for one in records):
+        there = [one for one in records if one.login == login]
+        kept = {one.snapshot for one in there if not ended[one.key]}
+        for path in kept:
+            jobs = ", ".join(one.job_id for one in there if one.snapshot == path)
             say(f"kept, as job {jobs} has not ended: {path}")
-        elif os.path.isdir(path):  # noqa: PTH112
-            shutil.rmtree(path, ignore_errors=True)
-            say(f"removed, of job {jobs}: {path}")
+        if gone := [one for one in there if one.snapshot not in kept]:
+            _remove(gone)
     if not records:
         say("there are no snapshots")
     return 0
+
+
+def _remove(records: Sequence[BatchRecord]) -> None:
+    """Remove the snapshots of jobs of one cluster, should they be there still."""
+    try:
+        with closing(_opened(records[0])) as desk:
+            for path in dict.fromkeys(one.snapshot for one in records):
+                jobs = ", ".join(one.job_id for one in records if one.snapshot == path)
+                if desk.exists(path):
+                    desk.remove(path)
+                    say(f"removed, of job {jobs}: {path}")
+    except AdapterError as error:
+        say(f"warning: {error.found}; snapshots there are kept")
 
 
 def rows(*, everybody: bool) -> list[tuple[str, ...]]:
@@ -178,28 +229,64 @@ def rows(*, everybody: bool) -> list[tuple[str, ...]]:
     folder = _folder()
     remove_old(folder)
     records = list(all_batch_records(folder))
-    try:
-        found = states.ask([one.job_id for one in records if not one.state]) if records else {}
-        others = states.all_of_user() if everybody else []
-    except (AwayError, AdapterError) as error:
-        if everybody or any(not one.state for one in records):
-            say(f"warning: {error}; states are as they were last known")
-        found, others = {}, []
-    shown = [_row(_updated(folder, one, found.get(one.job_id)), found) for one in records]
+    logins = dict.fromkeys(one.login for one in records)
+    if everybody and ("" in logins or not logins or Here().has("squeue")):
+        logins.setdefault("")
+    shown, more = {}, []
+    for login in logins:
+        there = [one for one in records if one.login == login]
+        for record, row in _rows_of(folder, there, login, everybody=everybody):
+            if record is None:
+                more.append(row)
+            else:
+                shown[record.key] = row
+    return [*(shown[one.key] for one in records), *more]
+
+
+def _rows_of(
+    folder: Path, records: Sequence[BatchRecord], login: str, *, everybody: bool
+) -> Iterator[tuple[BatchRecord | None, tuple[str, ...]]]:
+    """Yield a row for each job of one cluster, all of which are asked for at once."""
+    open_ones = [one.job_id for one in records if not one.state]
+    found: dict[str, BatchState] = {}
+    others: list[BatchState] = []
+    updated = list(records)
+    if open_ones or everybody:
+        try:
+            with closing(_opened(records[0]) if login else Here()) as desk:
+                found = states.ask(desk, open_ones) if open_ones else {}
+                others = states.all_of_user(desk) if everybody else []
+                updated = [_updated(desk, folder, one, found.get(one.job_id)) for one in records]
+        except (AwayError, AdapterError) as error:
+            said = error.found if isinstance(error, AdapterError) else str(error)
+            said = " ".join(line.strip() for line in said.splitlines())
+            say(f"warning: {said}; states are as they were last known")
+            found, others = {}, []
     known = {one.job_id for one in records}
-    return shown + [
-        (one.job_id, one.name, "-", "-", _words(one), one.nodes)
-        for one in others
-        if one.job_id not in known
-    ]
+    yield from ((one, _row(one, found)) for one in updated)
+    for one in others:
+        if one.job_id not in known:
+            name = f"{one.job_id}@{login}" if login else one.job_id
+            yield None, (name, one.name, "-", "-", _words(one), one.nodes)
 
 
-def _updated(folder: Path, record: BatchRecord, state: BatchState | None) -> BatchRecord:
+def _opened(record: BatchRecord) -> Desk:
+    """Return the desk of a job, which is given up where it cannot be reached."""
+    if not record.login:
+        return Here()
+    from slurm_adapter.launch.login import open_login  # noqa: PLC0415 - connects
+
+    return open_login(record.login, say, record.python)
+
+
+def _updated(
+    desk: Desk, folder: Path, record: BatchRecord, state: BatchState | None
+) -> BatchRecord:
     """Return a record that knows of a job's end, should it have ended meanwhile."""
     if record.state or (state is not None and not state.ended):
         return record
     try:
-        ended = states.how_it_ended(record.job_id)
+        ended = states.how_it_ended(desk, record.job_id)
     except (AwayError, AdapterError):
         return record
     if ended is None or not ended.ended:
@@ -217,7 +304,7 @@ def _row(record: BatchRecord, found: dict[str, BatchState]) -> tuple[str, ...]:
         words = "not known" if state is None else _words(state)
     ranks = "-" if record.ranks is None else str(record.ranks)
     nodes = state.nodes if state is not None and not state.waits else f"{record.nodes} nodes"
-    return record.job_id, record.name, submitted, ranks, words, nodes
+    return record.key, record.name, submitted, ranks, words, nodes
 
 
 def _words(state: BatchState) -> str:

@@ -206,6 +206,16 @@ _Clean = Annotated[
     bool, typer.Option("--clean", help="Remove the snapshots of jobs that have ended.")
 ]
 _All = Annotated[bool, typer.Option("--all", help="Your other jobs of Slurm, too.")]
+_Login = Annotated[
+    str | None,
+    typer.Option(
+        "--login",
+        metavar="[USER@]HOST",
+        help="Submit through a login node, over SSH; the code is copied there.",
+        envvar="SLURM_ADAPTER_LOGIN",
+        show_envvar=False,
+    ),
+]
 _Stay = Annotated[
     bool, typer.Option("--follow", help="Stay until the job ends; its output, its exit status.")
 ]
@@ -237,6 +247,8 @@ def sbatch(
     retries: _Retries = None,
     on_timeout: _OnTimeout = None,
     snapshot: _Snapshot = False,
+    login: _Login = None,
+    probe: _Probe = False,
     follow: _Stay = False,
     wait: _Wait = False,
 ) -> int:
@@ -260,6 +272,7 @@ def sbatch(
         "warn": warn,
         "retries": retries,
         "on_timeout": on_timeout,
+        "login": login,
     }
     return run_sbatch(
         common,
@@ -268,6 +281,7 @@ def sbatch(
         parsable=parsable,
         preview_nodes=preview_nodes,
         snapshot=snapshot,
+        probe=probe,
         stay="follow" if follow else "wait" if wait else "",
         own=own,
     )

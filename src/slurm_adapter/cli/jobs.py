@@ -1,6 +1,7 @@
 """`jobs`, `logs` and `stop`: what was started from here, seen and ended again.
 
-Jobs of Slurm have a number, and are in `cli.batch`; those over SSH are called ssh-N.
+Jobs of Slurm have a number, with a login node behind it perhaps, and are in `cli.batch`; those
+over SSH are called ssh-N.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _state(record: Record, job: JobRecord) -> str:
 
 def show_logs(job_id: str, *, stay: bool) -> int:
     """Print what a job's ranks have written; with `stay` until it ends: its exit status then."""
-    if job_id.isdecimal():
+    if batch.is_batch(job_id):
         return batch.show_logs(job_id, stay=stay)
     record, job = _find(job_id)
     ended = record.ended()
@@ -288,7 +289,7 @@ def _whole(lines: bytes, rest: bytes) -> bytes:
 
 def stop_job(job_id: str) -> int:
     """End a job on all its hosts, and return 0 once that is confirmed."""
-    if job_id.isdecimal():
+    if batch.is_batch(job_id):
         return batch.stop_job(job_id)
     record, job = _find(job_id)
     ended = record.ended()

@@ -114,15 +114,22 @@ def job_from_layers(options: Settings, job_file: str | None) -> Job:
     return job_from_settings(settings_from_layers(options, job_file), working_directory())
 
 
-def settings_from_layers(options: Settings, job_file: str | None) -> Settings:
+def settings_from_layers(
+    options: Settings, job_file: str | None, *, elsewhere: bool = False
+) -> Settings:
     """Return all that the user said: options over the job file over the config file.
+
+    Args:
+        options: what the command line says.
+        job_file: the path after --job.
+        elsewhere: whether the job's places lie on other machines.
 
     Raises:
         BadValueError: for a file that cannot be read, or says what cannot be meant.
     """
-    layers = read_config_files(os.environ)
+    layers = read_config_files(os.environ, elsewhere=elsewhere)
     if job_file is not None:
-        layers.append(read_job_file(Path(job_file)))
+        layers.append(read_job_file(Path(job_file), elsewhere=elsewhere))
     return merge([*layers, options])
 
 

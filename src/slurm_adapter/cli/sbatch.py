@@ -5,29 +5,28 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from slurm_adapter.cli.errand import make_errand
 from slurm_adapter.cli.report import boot_warnings, check_format, print_dry_run, say, warn
-from slurm_adapter.cli.request import job_from_layers, settings_of
 from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.hostlist import expand_hostlist
+from slurm_adapter.connect.port import ConnectionLostError
 from slurm_adapter.contracts import wanted_view
-from slurm_adapter.errors import BadValueError
+from slurm_adapter.errors import AdapterError, BadValueError
 from slurm_adapter.launch import slurm
 from slurm_adapter.launch.batch.records import BatchRecord, keep, state_folder
+from slurm_adapter.launch.desk import Here
 from slurm_adapter.launch.directives import tasks_per_node
-from slurm_adapter.launch.environment import check_syntax, warn_of_venv
 from slurm_adapter.launch.life import CHAIN
 from slurm_adapter.launch.logpath import log_file
 from slurm_adapter.launch.parts import jobs_of_parts
-from slurm_adapter.launch.runtime import in_container, warn_of_image
 from slurm_adapter.launch.sbatch import HEADER, Script, make_script
-from slurm_adapter.launch.snapshot import folder_of, planned, take
-from slurm_adapter.launch.zipapp import write_zipapp, zipapp_name
+from slurm_adapter.launch.zipapp import zipapp_name
 from slurm_adapter.network.choose import not_known_yet
-from slurm_adapter.node.program import working_directory
 from slurm_adapter.output import write_stdout
 from slurm_adapter.plan import Plan, make_plan
 from slurm_adapter.quoting import shell_words
@@ -37,7 +36,9 @@ from slurm_adapter.show.dryrun import DryRun, SlurmAnswer, made_on_nodes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from slurm_adapter.cli.errand import Errand
     from slurm_adapter.job import Job
+    from slurm_adapter.launch.desk import Desk
 
 _HEAD_BYTES = 200
 
@@ -50,6 +51,7 @@ def run_sbatch(
     parsable: bool,
     preview_nodes: str | None,
     snapshot: bool,
+    probe: bool,
     stay: str,
     own: Mapping[str, Any],
 ) -> int:
@@ -59,46 +61,103 @@ def run_sbatch(
     options that are keys of a job file, too.
     """
     check_format(common["format"])
-    job = job_from_layers(settings_of(common, options, own), common["job"])
-    check_syntax(job.prologue)
-    job = in_container(job)
-    if script_file is None:
-        job.check_kept(os.environ)
-    code, program = job.code, job.program
-    if snapshot:
-        job = planned(job)
-    made = make_script(
-        job, adapter_words(), working_directory(), slurm.site_options(), zipapp_name()
+    check_probe(probe=probe, dry_run=common["dry_run"])
+    connect = probe or not common["dry_run"]
+    errand = make_errand(
+        common,
+        options,
+        own,
+        snapshot=snapshot,
+        connect=connect,
+        only_write=script_file is not None,
     )
-    plan = make_plan(job, _preview(job, preview_nodes), _preview_run(job))
-    warnings = (*plan.warnings, *made.warnings, *boot_warnings(plan, program))
-    warnings += (*warn_of_venv(job), *warn_of_image(job))
-    path = Path(job.folder) / f"{job.file_stem}.sbatch"
-    if common["dry_run"]:
-        print_dry_run(_dry_run(plan, made, path, warnings), common["format"])
-        return 0
-    if snapshot:
-        warnings += take(code, job)
-    if not common["quiet"]:
-        warn(warnings)
-    if script_file is not None:
-        return _only_write(job, made, script_file, quiet=common["quiet"])
-    slurm.make_folders(made)
-    if job.container is not None:
-        write_zipapp(job.folder)
-    slurm.write_script(made, path)
-    submissions = list(_submit(made, path))
-    sys.stderr.write(submissions[0].said)
-    sys.stderr.flush()
-    write_stdout(f"{submissions[0].job_id if parsable else submissions[0].line}\n")
-    if not common["quiet"]:
-        _tell(plan, made, submissions[0], path if common["verbose"] else None)
-    records = _keep(plan, made, submissions, folder_of(job) if snapshot else "")
-    if not stay:
-        return submissions[0].status
-    from slurm_adapter.cli.batch import follow  # noqa: PLC0415 - most do not stay
+    quiet = common["quiet"]
+    with nullcontext() if errand.desk is None else closing(errand.desk):
+        if script_file is None:
+            errand.job.check_kept(os.environ)
+        plan, made, warnings = _made(errand, preview_nodes)
+        path = Path(errand.job.folder) / f"{errand.job.file_stem}.sbatch"
+        if common["dry_run"] or errand.desk is None:
+            print_dry_run(_dry_run(plan, made, path, warnings, errand), common["format"])
+            return 0
+        if not quiet:
+            warn(warnings)
+        if script_file is not None:
+            _deliver(errand, quiet=quiet)
+            return _only_write(made, script_file, quiet=quiet)
+        submissions = _bring(errand, errand.desk, made, path, quiet=quiet)
+        sys.stderr.write(submissions[0].said)
+        sys.stderr.flush()
+        write_stdout(f"{submissions[0].job_id if parsable else submissions[0].line}\n")
+        if not quiet:
+            _tell(plan, made, submissions[0], path if common["verbose"] else None)
+        records = _keep(plan, made, submissions, errand)
+        if not stay:
+            return submissions[0].status
+        from slurm_adapter.cli.batch import follow  # noqa: PLC0415 - most do not stay
 
-    return follow(records[0], output=stay == "follow")
+        return follow(records[0], errand.desk, output=stay == "follow")
+
+
+def _made(errand: Errand, preview_nodes: str | None) -> tuple[Plan, Script, tuple[str, ...]]:
+    """Return the plan, the script, and what there is to warn of."""
+    job = errand.job
+    site = frozenset() if errand.desk is None else slurm.site_options(errand.desk)
+    made = make_script(job, errand.adapter, errand.base, site, zipapp_name())
+    plan = make_plan(job, _preview(job, preview_nodes), _preview_run(job))
+    boot = boot_warnings(plan, errand.program)
+    return plan, made, (*plan.warnings, *made.warnings, *boot, *errand.warnings)
+
+
+def _bring(
+    errand: Errand, desk: Desk, made: Script, path: Path, *, quiet: bool
+) -> list[slurm.Submission]:
+    """Have all there that the job needs, and submit it; a copy for nothing goes again."""
+    submissions: list[slurm.Submission] = []
+    with _undone(desk, errand.snapshot, submissions):
+        _deliver(errand, quiet=quiet)
+        slurm.make_folders(desk, made)
+        slurm.write_script(desk, made, path)
+        submissions.extend(_submit(errand, desk, made, path))
+    return submissions
+
+
+def check_probe(*, probe: bool, dry_run: bool) -> None:
+    """Refuse a look around that would start the job."""
+    if probe and not dry_run:
+        raise BadValueError(
+            "--probe looks around for a dry run, and would start the job without one",
+            "Give --dry-run with it, or leave it out.",
+        )
+
+
+def _deliver(errand: Errand, *, quiet: bool) -> None:
+    delivered = errand.deliver()
+    if not quiet:
+        warn(delivered.warnings)
+        if delivered.done:
+            say(delivered.done)
+
+
+@contextmanager
+def _undone(desk: Desk, snapshot: str, submissions: Sequence[slurm.Submission]) -> Iterator[None]:
+    """Take the copy of the code away where no job came of it; say where one has."""
+    try:
+        yield
+    except ConnectionLostError:  # there may be a job
+        _tell_of(submissions)
+        raise
+    except AdapterError:
+        _tell_of(submissions)
+        if snapshot and not submissions:
+            with suppress(AdapterError):
+                desk.remove(snapshot)
+        raise
+
+
+def _tell_of(submissions: Sequence[slurm.Submission]) -> None:
+    for one in submissions:
+        say(f"job {one.job_id} was submitted before that; scancel {one.job_id} ends it")
 
 
 def _tell(plan: Plan, made: Script, submission: slurm.Submission, path: Path | None) -> None:
@@ -111,22 +170,22 @@ def _tell(plan: Plan, made: Script, submission: slurm.Submission, path: Path | N
         say(f"script: {path}")
 
 
-def _submit(made: Script, path: Path) -> Iterator[slurm.Submission]:
+def _submit(errand: Errand, desk: Desk, made: Script, path: Path) -> Iterator[slurm.Submission]:
     """Submit a script, and after it those jobs that may have to go on where it has to stop."""
-    chain = {CHAIN: uuid4().hex} if made.resubmissions else {}
-    submission = slurm.submit(made, path, chain)
+    more = {**errand.more, **({CHAIN: uuid4().hex} if made.resubmissions else {})}
+    submission = slurm.submit(desk, made, path, more)
     yield submission
     for _ in range(made.resubmissions):
-        submission = slurm.submit(made, path, chain, after=submission.job_id)
+        submission = slurm.submit(desk, made, path, more, after=submission.job_id)
         yield submission
 
 
 def _keep(
-    plan: Plan, made: Script, submissions: Sequence[slurm.Submission], snapshot: str
+    plan: Plan, made: Script, submissions: Sequence[slurm.Submission], errand: Errand
 ) -> list[BatchRecord]:
     """Keep a record of each job that was submitted, and return them."""
     job, log = plan.job, made.summary["output"] or ""
-    base = str(Path(working_directory()) / (made.summary.get("chdir") or ""))
+    base = str(Path(errand.base) / (made.summary.get("chdir") or ""))
     ids = [one.job_id for one in submissions]
     records = [
         BatchRecord(
@@ -140,26 +199,15 @@ def _keep(
             node_logs=plan.contract.names_workers,
             submitted_s=time.time(),
             then=tuple(ids[position:]),
-            snapshot=snapshot,
+            snapshot=errand.snapshot,
+            login=errand.login,
+            python=errand.desk.python if errand.desk is not None else "",
         )
         for position, one in enumerate(submissions, 1)
     ]
     for record in records:
         keep(state_folder(os.environ), record, say)
     return records
-
-
-def adapter_words() -> list[str]:
-    """Return what starts slurm-adapter on a node: the absolute path of this very program.
-
-    A path, because nodes need not have the same PATH; the installed command rather than
-    `python -m`, which would put the working directory, and any `types.py` in it, before the
-    standard library.
-    """
-    beside = Path(sys.executable).with_name("slurm-adapter")
-    if beside.is_file():
-        return [str(beside)]
-    return [sys.executable, "-m", "slurm_adapter.node"]
 
 
 def _preview(job: Job, names: str | None) -> Cluster:
@@ -199,14 +247,19 @@ def _preview_run(job: Job) -> Run:
     return Run(settings=settings) if wanted is None else Run(None, *wanted, settings=settings)
 
 
-def _dry_run(plan: Plan, script: Script, path: Path, warnings: tuple[str, ...]) -> DryRun:
+def _dry_run(
+    plan: Plan, script: Script, path: Path, warnings: tuple[str, ...], errand: Errand
+) -> DryRun:
     answer = None
-    if slurm.have_sbatch():
-        answer = SlurmAnswer(*slurm.test_only(script))
-    folders = (f"{folder}/" for folder in script.folders)
-    own = [f"{plan.job.folder}/{zipapp_name()}"] if plan.job.container is not None else []
-    files = (*folders, str(path), *own, *made_on_nodes(plan))
-    return DryRun(plan, files, script, answer, warnings)
+    if errand.desk is not None and slurm.have_sbatch(errand.desk):
+        answer = SlurmAnswer(*slurm.test_only(errand.desk, script))
+    files = (
+        *(f"{folder}/" for folder in script.folders),
+        str(path),
+        *errand.files,
+        *made_on_nodes(plan),
+    )
+    return DryRun(plan, files, script, answer, warnings, copied=errand.copied)
 
 
 def _script_path(file: str) -> Path:
@@ -225,14 +278,12 @@ def _script_path(file: str) -> Path:
     return path
 
 
-def _only_write(job: Job, script: Script, file: str, *, quiet: bool) -> int:
-    if job.container is not None:
-        write_zipapp(job.folder)
+def _only_write(script: Script, file: str, *, quiet: bool) -> int:
     if file == "-":
         write_stdout(script.text)
     else:
-        slurm.make_folders(script)
-        slurm.write_script(script, _script_path(file))
+        slurm.make_folders(Here(), script)
+        slurm.write_script(Here(), script, _script_path(file))
     if not quiet:
         missing = [folder for folder in script.folders if not Path(folder).is_dir()]
         for folder in missing:

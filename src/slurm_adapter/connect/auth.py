@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import paramiko
 from paramiko.auth_strategy import AuthStrategy
 
-from slurm_adapter.connect.failure import ConnectError
+from slurm_adapter.connect.failure import ConnectError, TurnedAwayError
 from slurm_adapter.connect.terminal import NoTerminalError
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class Login(AuthStrategy):  # type: ignore[misc]
         offers = ", ".join(self._offered or []) or "nothing"
         if not transport.is_active():
             offers = transport.farewell or offers
-        return ConnectError(
+        return TurnedAwayError(
             f"the login as {self._settings.user} was refused",
             self._remedy(),
             detail=f"the server offers {offers}; {self._tries()}",

@@ -23,3 +23,7 @@ class ConnectError(ClusterUnfitError):
         self.reason = reason
         self.detail = detail
         self.again = again
+
+
+class TurnedAwayError(ConnectError):
+    """The host's key or the login was not accepted: by itself that does not change."""

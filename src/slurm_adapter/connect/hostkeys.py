@@ -11,7 +11,7 @@ from base64 import b64encode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from slurm_adapter.connect.failure import ConnectError
+from slurm_adapter.connect.failure import ConnectError, TurnedAwayError
 from slurm_adapter.connect.knownhosts import (
     AUTHORITY,
     REVOKED,
@@ -137,7 +137,7 @@ class HostKeys:
             raise _revoked(shown, _place(verdict.line))
         if verdict.kind == "changed":
             if settings.strict != "no":
-                raise ConnectError(
+                raise TurnedAwayError(
                     "the host key has changed",
                     "If that is right, take the old one away with"
                     f" `{_removal(verdict.line, name)}`, connect once with `{_ssh(settings)}`"
@@ -165,13 +165,13 @@ class HostKeys:
             with contextlib.suppress(NoTerminalError):
                 if self._confirmed(settings, shown):
                     return
-                raise ConnectError("you did not accept the host key", detail=shown)
+                raise TurnedAwayError("you did not accept the host key", detail=shown)
         authority = (
             "; its @cert-authority line does not help: certificates cannot be verified here"
             if verdict.authority
             else ""
         )
-        raise ConnectError(
+        raise TurnedAwayError(
             "the host key is not known",
             f"Connect once with `{_ssh(settings)}` and compare the fingerprint, or add it with"
             f" `{_keyscan(settings)}` once you have.",
@@ -227,7 +227,7 @@ def _kind_name(kind: str) -> str:
 
 
 def _revoked(shown: str, place: str) -> ConnectError:
-    return ConnectError(
+    return TurnedAwayError(
         "the host key is revoked",
         "Do not connect to it: ask whoever runs that machine.",
         detail=f"{shown}, see {place}",

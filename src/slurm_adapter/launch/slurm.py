@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from slurm_adapter.connect.port import ConnectionLostError
 from slurm_adapter.errors import ClusterUnfitError
+from slurm_adapter.launch.desk import NOTHING, Done, owner
 from slurm_adapter.launch.refusal import with_directives
-from slurm_adapter.node.program import make_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
+    from slurm_adapter.launch.desk import Desk
     from slurm_adapter.launch.sbatch import Script
 
 _LONG_OPTION = re.compile(r"--([a-z][a-z0-9-]+)")
@@ -47,44 +46,32 @@ class Submission:
         )
 
 
-def site_options() -> frozenset[str]:
-    """Return the long options that this machine's sbatch lists, plug-ins' included."""
-    if not have_sbatch():
+def site_options(desk: Desk) -> frozenset[str]:
+    """Return the long options that the desk's sbatch lists, plug-ins' included."""
+    if not have_sbatch(desk):
         return frozenset()
-    shown = _sbatch(["--help"], os.environ)
-    return frozenset(_LONG_OPTION.findall(shown.stdout)) if shown.returncode == 0 else frozenset()
+    shown = _sbatch(desk, ["--help"])
+    return frozenset(_LONG_OPTION.findall(shown.out)) if shown.status == 0 else frozenset()
 
 
-def make_folders(script: Script) -> None:
+def make_folders(desk: Desk, script: Script) -> None:
     """Make the folders that a script's logs need; sbatch would lose the job without (SB-02)."""
     for folder in script.folders:
-        make_folder(folder)
+        desk.make_folder(folder)
 
 
-def write_script(script: Script, path: Path) -> None:
+def write_script(desk: Desk, script: Script, path: Path) -> None:
     """Write a script, readable by its owner only; a reader never sees half of it."""
-    if path.exists() and not path.is_file():  # a pipe or a device is written to, not replaced
-        path.write_bytes(os.fsencode(script.text))
-        return
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(os.fsencode(script.text))
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise ClusterUnfitError(
-            f"{path} cannot be written: {error.strerror}", "Choose another place."
-        ) from error
+    desk.write(str(path), os.fsencode(script.text))
 
 
 def submit(
-    script: Script, path: Path, more: Mapping[str, str] = MappingProxyType({}), after: str = ""
+    desk: Desk, script: Script, path: Path, more: Mapping[str, str] = NOTHING, after: str = ""
 ) -> Submission:
     """Submit a written script.
 
     Args:
+        desk: where.
         script: the script.
         path: where it was written.
         more: variables for sbatch beside the script's own.
@@ -97,76 +84,88 @@ def submit(
     words = ["--parsable"]
     if after:
         words += [f"--dependency=afternotok:{after}", "--kill-on-invalid-dep=yes"]
-    answer = _sbatch([*words, str(path)], {**_environment(script), **more})
-    job_id, _, cluster = answer.stdout.strip().partition(";")
+    more = {**more, **script.environment}
+    try:
+        answer = _sbatch(desk, [*words, str(path)], more=more, without=_twins(script))
+    except ConnectionLostError as lost:
+        raise ConnectionLostError(
+            f"{lost.found} while sbatch ran: whether the job was submitted is not known",
+            f"Look before you submit it again: ssh {desk.login} squeue --me",
+        ) from lost
+    job_id, _, cluster = answer.out.strip().partition(";")
     if not job_id.isdecimal():
         said = with_directives(_said(answer), script.all_directives)
         raise ClusterUnfitError(f"sbatch refused the job: {said}", f"The script is in {path}.")
-    return Submission(job_id, cluster, answer.stderr, answer.returncode)
+    return Submission(job_id, cluster, answer.err, answer.status)
 
 
-def test_only(script: Script) -> tuple[bool, str]:
+def test_only(desk: Desk, script: Script) -> tuple[bool, str]:
     """Return (whether Slurm would take the job, what it says: nodes and start time, or why not)."""
     answer = _sbatch(
+        desk,
         ["--test-only"],
-        _environment(script),
-        os.fsencode(script.text),
-        _TEST_ONLY_LIMIT_S,
+        more=script.environment,
+        without=_twins(script),
+        script=os.fsencode(script.text),
+        limit_s=_TEST_ONLY_LIMIT_S,
     )
-    if answer.returncode == 0:
+    if answer.status == 0:
         return True, _said(answer)
     return False, with_directives(_said(answer), script.all_directives)
 
 
-def have_sbatch() -> bool:
-    """Say whether this machine has Slurm's commands."""
-    return shutil.which("sbatch") is not None
+def have_sbatch(desk: Desk) -> bool:
+    """Say whether a desk has Slurm's commands."""
+    return desk.has("sbatch")
 
 
-def _environment(script: Script) -> dict[str, str]:
-    """Return what sbatch inherits: the secrets, and no SBATCH_ variable that would overrule us.
-
-    To sbatch its variables come before the directives of a script.
-    """
-    twins = {"SBATCH_EXPORT"}
-    for name in (item.name for item in script.all_directives):
-        twins.add("SBATCH_" + _TWINS.get(name, name.upper().replace("-", "_")))
-    kept = {name: value for name, value in os.environ.items() if name not in twins}
-    return {**kept, **script.environment}
+def _twins(script: Script) -> set[str]:
+    """Return the SBATCH_ variables that would overrule a script: to sbatch they come before it."""
+    names = (item.name for item in script.all_directives)
+    return {
+        "SBATCH_EXPORT",
+        *("SBATCH_" + _TWINS.get(n, n.upper().replace("-", "_")) for n in names),
+    }
 
 
-def _said(answer: subprocess.CompletedProcess[str]) -> str:
-    lines = (answer.stderr + answer.stdout).splitlines()
+def _said(answer: Done) -> str:
+    lines = (answer.err + answer.out).splitlines()
     return "; ".join(line.removeprefix("sbatch: ").removeprefix("error: ") for line in lines)
 
 
 def _sbatch(
+    desk: Desk,
     words: list[str],
-    environment: Mapping[str, str],
+    *,
+    more: Mapping[str, str] = NOTHING,
+    without: Collection[str] = (),
     script: bytes | None = None,
     limit_s: float | None = None,
-) -> subprocess.CompletedProcess[str]:
+) -> Done:
     try:
-        answer = subprocess.run(
-            ["sbatch", *words],
-            env=dict(environment),
-            input=script,
-            stdin=subprocess.DEVNULL if script is None else None,
-            capture_output=True,
-            timeout=limit_s,
-            check=False,
-        )
+        return desk.run(["sbatch", *words], more, without, script, limit_s)
     except FileNotFoundError as error:
-        raise ClusterUnfitError(
-            "sbatch is not on this machine's PATH",
-            "Run it on a login node of the cluster; --script FILE only writes the script, and"
-            " slurm-adapter local starts the job here.",
-        ) from error
-    except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(words, 1, "", "Slurm does not answer")
-    return subprocess.CompletedProcess(
-        words,
-        answer.returncode,
-        answer.stdout.decode(errors="replace"),
-        answer.stderr.decode(errors="replace"),
+        raise _no_slurm(desk) from error
+    except TimeoutError:
+        return Done(1, "", "Slurm does not answer")
+
+
+def check_there(desk: Desk) -> None:
+    """Raise `ClusterUnfitError` where a desk has no commands of Slurm."""
+    if not have_sbatch(desk):
+        raise _no_slurm(desk)
+
+
+def _no_slurm(desk: Desk) -> ClusterUnfitError:
+    found = f"sbatch is not on {owner(desk)} PATH"
+    if desk.login:
+        return ClusterUnfitError(
+            f"{found}, nor on that of a login shell there",
+            "Name a login node of the cluster with --login, or have ~/.bash_profile there put"
+            " Slurm's commands on PATH.",
+        )
+    return ClusterUnfitError(
+        found,
+        "Run it on a login node of the cluster, or name one with --login; --script FILE only"
+        " writes the script, and slurm-adapter local starts the job here.",
     )

@@ -6,13 +6,15 @@ Its name holds its content's hash: a later version of ours does not change what 
 from __future__ import annotations
 
 from hashlib import blake2b
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.launch.archive import agent_files
-from slurm_adapter.node.program import make_folder
+
+if TYPE_CHECKING:
+    from slurm_adapter.launch.desk import Desk
 
 PLAIN_NAME = "slurm-adapter.pyz"
+_END = 32
 
 
 def zipapp_name() -> str:
@@ -26,22 +28,15 @@ def zipapp_words(python: str, path: str) -> list[str]:
     return [python, "-I", "-S", path]
 
 
-def write_zipapp(folder: str) -> None:
+def write_zipapp(desk: Desk, folder: str) -> None:
     """Have the file in a job's folder, which is made; a reader never sees half of it.
 
     Raises:
         ClusterUnfitError: where it cannot be written.
     """
-    make_folder(folder)
-    path = Path(folder) / zipapp_name()
-    partial = path.with_suffix(".partial")
-    try:
-        if path.is_file() and path.read_bytes() == agent_files().archive:
-            return
-        partial.write_bytes(agent_files().archive)
-        partial.replace(path)
-    except OSError as error:
-        raise ClusterUnfitError(
-            f"{path} cannot be written: {error.strerror}",
-            "Name a folder that can be with --job-folder DIR.",
-        ) from error
+    archive = agent_files().archive
+    path = f"{folder}/{zipapp_name()}"
+    end = len(archive) - _END  # enough: it is written at one stroke, under a name of its own
+    if desk.read([(path, end)]) != [(end, archive[end:])]:
+        desk.make_folder(folder)
+        desk.write(path, archive)

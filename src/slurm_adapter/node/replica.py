@@ -16,6 +16,7 @@ from contextlib import suppress
 
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.node import copyuse, files
+from slurm_adapter.node import seed as seeds
 from slurm_adapter.node.copyuse import STATE
 from slurm_adapter.node.files import as_bytes, as_text
 
@@ -105,6 +106,20 @@ class Replica:
         if about != _ABOUT:
             raise ClusterUnfitError(f"{as_text(self._marker)} was not written by --sync")
         self._known = set(paths)
+
+    def seed(self) -> None:
+        """Begin a new copy, in `PLACE/STAMP/NAME`, with the newest earlier one there."""
+        if self._known:
+            return
+        for source in seeds.earlier(self._folder):
+            with suppress(OSError):
+                about, *paths = files.read(source + b"/" + as_bytes(MARKER)).split(b"\0")
+                if about != _ABOUT or not paths:
+                    continue
+                self._known = set(paths)
+                self._write_list()  # before anything is made, as in `prepare`
+                seeds.seed(source, self._folder, paths, self._alive)
+                return
 
     def compare(self, entries: Iterable[list[Any]]) -> dict[str, Any]:
         """Return the numbers of files that are not as they are to be.

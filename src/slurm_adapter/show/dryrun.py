@@ -44,6 +44,8 @@ class DryRun:
     warnings: tuple[str, ...] = ()
     network: tuple[Row, ...] = ()
     """How each node reaches the others, where nodes have been looked at."""
+    copied: str = ""
+    """What would be copied to a login node, for people; empty: nothing."""
     over_ssh: bool = False
     """Whether the nodes are reached with ssh: commands to paste then are, too."""
 
@@ -56,6 +58,8 @@ class DryRun:
             "files": list(self.files),
             "warnings": list(self.warnings),
         }
+        if self.copied:
+            document["copied"] = self.copied
         if self.plan.job.container is not None:
             document["container"] = as_dict(self.plan.job.container)
         if self.network:

@@ -61,6 +61,9 @@ def _lines(dry_run: DryRun, inherited: Mapping[str, str]) -> Iterator[str]:
         yield ""
         yield "would be made:"
         yield from (f"  {path}" for path in dry_run.files)
+    if dry_run.copied:
+        yield ""
+        yield f"would be copied: {printable(dry_run.copied)}"
     if dry_run.script is not None:
         yield ""
         yield "script:"

@@ -74,6 +74,9 @@ class _Drawing:
         if self._dry_run.files:
             yield _title("would be made")
             yield from (_indented(Text(path, overflow="fold")) for path in self._dry_run.files)
+        if self._dry_run.copied:
+            yield _title("would be copied")
+            yield _indented(Text(printable(self._dry_run.copied), overflow="fold"))
         if self._dry_run.script is not None:
             yield _title("script")
             script = self._dry_run.script.text.rstrip("\n")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import re
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurm_adapter.contracts.place import NODE_LOGS
@@ -19,9 +18,10 @@ from slurm_adapter.launch.batch.tail import Tail
 from slurm_adapter.node.finish import START
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from slurm_adapter.launch.batch.records import BatchRecord
+    from slurm_adapter.launch.desk import Desk
 
 _LOOK_S = 0.25
 """How often files are looked at."""
@@ -37,6 +37,7 @@ class Follower:
     """Follows one job.
 
     Args:
+        desk: where its files lie and Slurm is asked.
         record: the job.
         show: gets (node index, lines) of a node's own file; None in the place of the index for
             the job's log.
@@ -45,15 +46,16 @@ class Follower:
 
     def __init__(
         self,
+        desk: Desk,
         record: BatchRecord,
         show: Callable[[int | None, bytes], None],
         say: Callable[[str], None],
     ) -> None:
-        self._record, self._show, self._say = record, show, say
+        self._desk, self._record, self._show, self._say = desk, record, show, say
         self.lost: list[str] = []
         """Nodes that were lost, as srun tells in the job's log."""
-        self._log = Tail(Path(record.log)) if record.log else None
-        self._nodes: dict[int, Tail] = {}
+        self._log = Tail(record.log) if record.log else None
+        self._nodes: dict[int | None, Tail] = {}
         self._told = ""
         self._away = False
         self._due_s = 0.0
@@ -73,18 +75,29 @@ class Follower:
 
     def look(self, *, last: bool = False) -> bool:
         """Show what has come since the last look; say whether anything has."""
-        grew = False
-        if self._log is not None and (lines := self._log.lines(last=last)):
-            grew = True
-            self._heed(lines)
-            self._show(None, lines)
-        for index, tail in self._nodes.items():
-            if lines := tail.lines(last=last):
-                grew = True
-                if _ENDED.search(lines):
-                    self._soon()
-                self._show(index, lines)
-        return grew
+        # The job's log comes last: what it tells may be that the others are those of an old run.
+        tails = dict(self._nodes)
+        if self._log is not None:
+            tails[None] = self._log
+        found = self._read(tails, last=last)
+        for index, lines in found:
+            if index is None:
+                self._heed(lines)
+            elif _ENDED.search(lines):
+                self._soon()
+            self._show(index, lines)
+        return bool(found)
+
+    def _read(
+        self, tails: Mapping[int | None, Tail], *, last: bool
+    ) -> list[tuple[int | None, bytes]]:
+        """Return the new lines of files, all of which are asked for at once."""
+        pieces = self._desk.read([tail.place for tail in tails.values()])
+        lines = [
+            (index, tail.lines(piece, last=last))
+            for (index, tail), piece in zip(tails.items(), pieces, strict=True)
+        ]
+        return [one for one in lines if one[1]]
 
     def _heed(self, lines: bytes) -> None:
         """Find out from the job's log where its nodes write, and that Slurm has news."""
@@ -96,16 +109,14 @@ class Follower:
             self._leave_nodes()
             path = stem.decode(errors="surrogateescape")
             self._nodes = {
-                index: Tail(Path(f"{path}-worker-{index}.log"))
-                for index in range(self._record.nodes)
+                index: Tail(f"{path}-worker-{index}.log") for index in range(self._record.nodes)
             }
 
     def _leave_nodes(self) -> None:
-        """Show what a run before the one that has begun has left, and close its files."""
-        for index, tail in self._nodes.items():
-            while rest := tail.lines(last=True):
-                self._show(index, rest)
-            tail.close()
+        """Show what a run before the one that has begun has left."""
+        while rest := self._read(self._nodes, last=True):
+            for index, lines in rest:
+                self._show(index, lines)
 
     def _soon(self) -> None:
         self._interval_s, self._due_s = _FIRST_ASK_S, time.monotonic() + _LOOK_S
@@ -117,9 +128,9 @@ class Follower:
         self._interval_s = min(_LONGEST_ASK_S, self._interval_s * _GROWTH)
         job_id = self._record.job_id
         try:
-            state = states.ask([job_id]).get(job_id)
+            state = states.ask(self._desk, [job_id]).get(job_id)
             if state is None or state.ended:
-                state = states.how_it_ended(job_id) or state
+                state = states.how_it_ended(self._desk, job_id) or state
         except AwayError as away:
             if not self._away:
                 self._say(f"Slurm does not answer ({away}); job {job_id} goes on, waiting")

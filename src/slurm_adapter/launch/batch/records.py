@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 _SUFFIX = ".json"
+HERE = "here"
+"""What stands for the login node of a job that was submitted without one."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,24 @@ class BatchRecord:
     """Slurm's word for how it ended; empty while that is not known."""
     status: int | None = None
     """Its exit status, once that is known."""
+    login: str = ""
+    """The login node through which it was submitted, as the user named it; empty: here."""
+    python: str = ""
+    """The interpreter that was found there."""
+
+    @property
+    def key(self) -> str:
+        """What tells it from every other job: job ids of two clusters may be equal."""
+        return self.key_of(self.job_id)
+
+    @property
+    def next_key(self) -> str:
+        """The same of the job that goes on after it."""
+        return self.key_of(self.then[0])
+
+    def key_of(self, job_id: str) -> str:
+        """Return the same of another job of its cluster."""
+        return f"{job_id}@{self.login}" if self.login else job_id
 
 
 def state_folder(environment: Mapping[str, str]) -> Path:
@@ -60,7 +80,7 @@ def state_folder(environment: Mapping[str, str]) -> Path:
 
 def keep(folder: Path, record: BatchRecord, say: Callable[[str], None]) -> None:
     """Write a job's record; where that cannot be, say so: the job is not lost by it."""
-    path = folder / f"{record.job_id}{_SUFFIX}"
+    path = _path(folder, record.key)
     own = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -90,19 +110,33 @@ def all_batch_records(folder: Path) -> Iterator[BatchRecord]:
     yield from sorted(found, key=lambda record: record.submitted_s)
 
 
-def find_batch_record(folder: Path, job_id: str) -> BatchRecord:
+def find_batch_record(folder: Path, job: str) -> BatchRecord:
     """Return a job's record.
 
+    Args:
+        folder: where records are kept.
+        job: its id, with `@LOGIN` behind where another cluster has a job of that id; `@here`
+            for one that was submitted without a login node.
+
     Raises:
-        BadValueError: there is none.
+        BadValueError: there is none, or there are several.
     """
-    record = _read(folder / f"{job_id}{_SUFFIX}")
-    if record is None:
+    job_id, at_sign, login = job.partition("@")
+    if at_sign:
+        record = _read(_path(folder, job_id if login == HERE else job))
+        found = [] if record is None else [record]
+    else:
+        paths = [path for path in _paths(folder) if path.name.startswith((f"{job}@", f"{job}."))]
+        found = [record for path in sorted(paths) if (record := _read(path)) is not None]
+    if not found:
         raise BadValueError(
-            f"job {job_id} was not submitted by slurm-adapter from here",
+            f"job {job} was not submitted by slurm-adapter from here",
             "slurm-adapter jobs lists those that were; Slurm's own commands know the others.",
         )
-    return record
+    if len(found) > 1:
+        names = " or ".join(f"{one.job_id}@{one.login or HERE}" for one in found)
+        raise BadValueError(f"two clusters have a job {job}", f"Say which one: {names}.")
+    return found[0]
 
 
 def remove_old(folder: Path) -> None:
@@ -114,6 +148,10 @@ def remove_old(folder: Path) -> None:
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > KEPT_S:
                 path.unlink()
+
+
+def _path(folder: Path, key: str) -> Path:
+    return folder / (key.replace("%", "%25").replace("/", "%2F") + _SUFFIX)
 
 
 def _paths(folder: Path) -> list[Path]:

@@ -8,15 +8,16 @@ answer is no end of any job.
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from slurm_adapter.errors import NODE_LOST, ClusterUnfitError, printable
+from slurm_adapter.launch.desk import owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from slurm_adapter.launch.desk import Desk, Done
 
 _LIMIT_S = 60.0
 _FIELDS = ("JobArrayID", "State", "Reason", "StartTime", "NumNodes", "Name", "NodeList", "JobID")
@@ -76,65 +77,66 @@ class AwayError(Exception):
     """Slurm does not answer; what it would say is not known."""
 
 
-def ask(job_ids: Iterable[str]) -> dict[str, BatchState]:
+def ask(desk: Desk, job_ids: Iterable[str]) -> dict[str, BatchState]:
     """Return the states of those jobs that Slurm still knows, by job id, in one call.
 
     Raises:
         AwayError: Slurm does not answer.
-        ClusterUnfitError: there is no Slurm on this machine.
+        ClusterUnfitError: there is no Slurm at the desk.
     """
     wanted = list(job_ids)
     answer = _run(
+        desk,
         [
             "squeue",
             "--noheader",
             "--states=all",
             f"--Format={_FORMAT}",
             f"--jobs={','.join(wanted)}",
-        ]
+        ],
     )
-    if answer.returncode != 0 and _ALL_GONE not in answer.stderr:
+    if answer.status != 0 and _ALL_GONE not in answer.err:
         raise AwayError(_said(answer))
-    return {one.job_id: one for one in _read_queue(answer.stdout)}
+    return {one.job_id: one for one in _read_queue(answer.out)}
 
 
-def all_of_user() -> list[BatchState]:
+def all_of_user(desk: Desk) -> list[BatchState]:
     """Return the user's jobs that wait or run, whoever submitted them.
 
     Raises:
         AwayError: Slurm does not answer.
-        ClusterUnfitError: there is no Slurm on this machine.
+        ClusterUnfitError: there is no Slurm at the desk.
     """
-    answer = _run(["squeue", "--noheader", "--me", f"--Format={_FORMAT}"])
-    if answer.returncode != 0:
+    answer = _run(desk, ["squeue", "--noheader", "--me", f"--Format={_FORMAT}"])
+    if answer.status != 0:
         raise AwayError(_said(answer))
-    return _read_queue(answer.stdout)
+    return _read_queue(answer.out)
 
 
-def how_it_ended(job_id: str) -> BatchState | None:
+def how_it_ended(desk: Desk, job_id: str) -> BatchState | None:
     """Return how a job ended, from the accounting or the controller; None where neither knows.
 
     Raises:
         AwayError: Slurm does not answer.
-        ClusterUnfitError: there is no Slurm on this machine.
+        ClusterUnfitError: there is no Slurm at the desk.
     """
-    answer = _run(["scontrol", "--oneliner", "show", "job", job_id])
-    if answer.returncode == 0 and (state := _STATE.search(answer.stdout)):
-        exit_code = _EXIT.search(answer.stdout)
+    answer = _run(desk, ["scontrol", "--oneliner", "show", "job", job_id])
+    if answer.status == 0 and (state := _STATE.search(answer.out)):
+        exit_code = _EXIT.search(answer.out)
         numbers = (int(exit_code[1]), int(exit_code[2])) if exit_code else (0, 0)
         return _ended(job_id, state[1], *numbers)
-    if answer.returncode != 0 and _ALL_GONE not in answer.stderr:
+    if answer.status != 0 and _ALL_GONE not in answer.err:
         raise AwayError(_said(answer))
-    return _from_accounting(job_id)
+    return _from_accounting(desk, job_id)
 
 
-def _from_accounting(job_id: str) -> BatchState | None:
-    if shutil.which("sacct") is None:
+def _from_accounting(desk: Desk, job_id: str) -> BatchState | None:
+    if not desk.has("sacct"):
         return None
     words = ["sacct", "--allocations", "--noheader", "--parsable2", f"--jobs={job_id}"]
-    answer = _run([*words, "--format=State,ExitCode"])
-    state, bar, code = answer.stdout.partition("\n")[0].partition("|")
-    if answer.returncode != 0 or not bar:  # a site without accounting is a normal site
+    answer = _run(desk, [*words, "--format=State,ExitCode"])
+    state, bar, code = answer.out.partition("\n")[0].partition("|")
+    if answer.status != 0 or not bar:  # a site without accounting is a normal site
         return None
     status, _, number = code.partition(":")
     return _ended(job_id, state.split(" ")[0], int(status or 0), int(number or 0))
@@ -191,26 +193,18 @@ def _from_squeue(line: str) -> BatchState:
     )
 
 
-def _run(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def _run(desk: Desk, words: Sequence[str]) -> Done:
     try:
-        return subprocess.run(
-            words,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_LIMIT_S,
-            check=False,
-        )
+        return desk.run(words, limit_s=_LIMIT_S)
     except FileNotFoundError as error:
         raise ClusterUnfitError(
-            f"{words[0]} is not on this machine's PATH",
-            "Run it on a login node of the cluster.",
+            f"{words[0]} is not on {owner(desk)} PATH",
+            "Name another login node." if desk.login else "Run it on a login node of the cluster.",
         ) from error
-    except subprocess.TimeoutExpired as error:
+    except TimeoutError as error:
         raise AwayError(f"{words[0]} does not answer") from error
 
 
-def _said(answer: subprocess.CompletedProcess[str]) -> str:
-    lines = answer.stderr.splitlines() or ["it says nothing"]
+def _said(answer: Done) -> str:
+    lines = answer.err.splitlines() or ["it says nothing"]
     return printable(lines[-1].removeprefix("slurm_load_jobs error: "))

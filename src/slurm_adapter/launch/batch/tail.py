@@ -1,35 +1,31 @@
-"""Files of text as they grow, line by line: no file is read twice, none is copied."""
+"""A file of text as it grows, line by line: where it was read to, and what is not whole yet."""
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-_READ_BYTES = 1 << 20
 _LONGEST_LINE = 1 << 20
 
 
 class Tail:
     """One file, from its beginning, whether it is there yet or not."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self._file: int | None = None
+        self._offset = 0
         self._rest = b""
 
-    def lines(self, *, last: bool = False) -> bytes:
-        """Return the whole lines that have come; with `last` also one that has no end.
+    @property
+    def place(self) -> tuple[str, int]:
+        """What is to be read next, as `Desk.read` takes it."""
+        return self.path, self._offset
 
-        At most a mebibyte at a time: there may be more. An `OSError` of a network file system in
-        trouble is nothing new, which is how it passes by itself.
+    def lines(self, piece: tuple[int, bytes], *, last: bool = False) -> bytes:
+        """Return the whole lines that a piece completes; with `last` also one that has no end.
+
+        A piece that begins where none was due is of a file that was written anew: as a requeued
+        job does without `open-mode=append`.
         """
-        try:
-            data = self._read()
-        except OSError:
-            data = b""
+        offset, data = piece
+        self._offset = offset + len(data)
         data = self._rest + data
         end = data.rfind(b"\n") + 1
         if len(data) - end > _LONGEST_LINE or (last and end < len(data)):
@@ -37,20 +33,3 @@ class Tail:
             return data + b"\n"
         self._rest = data[end:]
         return data[:end]
-
-    def _read(self) -> bytes:
-        if self._file is None:
-            try:
-                self._file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                return b""
-        data = os.read(self._file, _READ_BYTES)
-        if not data and os.fstat(self._file).st_size < os.lseek(self._file, 0, os.SEEK_CUR):
-            os.lseek(self._file, 0, os.SEEK_SET)  # written anew: a requeued job without append
-        return data
-
-    def close(self) -> None:
-        """Let go of the file."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None

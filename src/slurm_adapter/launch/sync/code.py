@@ -77,6 +77,12 @@ class Code:
         """Bytes of all files."""
         return sum(entry.size for entry in self.files)
 
+    @property
+    def told(self) -> str:
+        """How much it is, for people."""
+        count = len(self.files)
+        return f"{count:,} file{'' if count == 1 else 's'}, {amount(self.size)}"
+
     def source(self, entry: Entry) -> str:
         """Return where the contents of a file are read, links on the way followed."""
         return f"{self.folder}/{entry.path}"

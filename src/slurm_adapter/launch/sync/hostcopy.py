@@ -11,9 +11,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from slurm_adapter.errors import BadValueError, printable
+from slurm_adapter.launch.conversation import ToldError, request
 from slurm_adapter.launch.sync import delta
 from slurm_adapter.launch.sync.code import amount
-from slurm_adapter.launch.sync.receiver import CopyError, Receiver, request
+from slurm_adapter.launch.sync.receiver import Receiver
 from slurm_adapter.node.copyuse import STATE
 from slurm_adapter.node.replica import END
 
@@ -80,6 +81,8 @@ class Settings:
     """Bytes; of larger files that a host has in another version rsync sends the differences."""
     patience_s: float
     """How long a host may say nothing before it counts as hanging."""
+    seeded: bool = False
+    """Whether a new copy begins with an earlier one beside it: see `node.seed`."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,7 @@ class Source:
 
 
 class HostCopying:
-    """One host on its way to a copy. Steps raise `CopyError`, or what a connection raises."""
+    """One host on its way to a copy. Steps raise `ToldError`, or what a connection raises."""
 
     def __init__(self, target: Target, source: Source, settings: Settings) -> None:
         self.target = target
@@ -185,7 +188,7 @@ class HostCopying:
     def receiver(self) -> Receiver:
         """Its receiving end."""
         if self._receiver is None:
-            raise CopyError("its receiving end did not start")
+            raise ToldError("its receiving end did not start")
         return self._receiver
 
     def begin(self) -> None:
@@ -207,6 +210,8 @@ class HostCopying:
         started = time.monotonic()
         receiver = self.receiver
         receiver.ask("claim")
+        if self._settings.seeded:
+            receiver.ask("seed")
         found = self._compare()
         changed = len(found.wrong)
         removed = receiver.ask("prepare", changed=found.changed)["removed"]
@@ -237,7 +242,7 @@ class HostCopying:
                 named = ", ".join(
                     printable(entries[number].path) for number in found.wrong[:_NAMED]
                 )
-                raise CopyError(f"does not see what {other} got into the same directory: {named}")
+                raise ToldError(f"does not see what {other} got into the same directory: {named}")
             time.sleep(_AGAIN_S)
         took = time.monotonic() - started
         self.done = HostCopy(self.target.name, 0, 0, self.receiver.sent, took, other, version)

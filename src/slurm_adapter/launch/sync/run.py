@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from slurm_adapter.connect.port import ConnectionLostError, NoAnswerError
 from slurm_adapter.errors import ClusterUnfitError, printable
+from slurm_adapter.launch.conversation import ToldError
 from slurm_adapter.launch.sync.code import amount
 from slurm_adapter.launch.sync.hostcopy import HostCopying, Settings, Source
-from slurm_adapter.launch.sync.receiver import CopyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -58,6 +58,7 @@ def sync(
     at_once: int = AT_ONCE,
     delta_from: int = DELTA_FROM,
     patience_s: float = PATIENCE_S,
+    seeded: bool = False,
 ) -> Synced:
     """Bring the copy of the code on every host up to date.
 
@@ -70,6 +71,8 @@ def sync(
         delta_from: bytes; for a larger file that a host has in another version, rsync is used
             where both sides have it.
         patience_s: how long a host may say nothing before it counts as hanging.
+        seeded: whether a new copy begins with an earlier one beside it, in
+            `PLACE/STAMP/NAME` like the destination.
 
     Raises:
         ClusterUnfitError: naming every host that does not have the code now, with the reason.
@@ -77,7 +80,7 @@ def sync(
     """
     started = time.monotonic()
     source = Source(code)
-    settings = Settings(posixpath.normpath(destination), delta_from, patience_s)
+    settings = Settings(posixpath.normpath(destination), delta_from, patience_s, seeded)
     hosts = [HostCopying(target, source, settings) for target in targets]
     pool = ThreadPoolExecutor(max_workers=at_once)
     steps = _Steps(pool, len(hosts))
@@ -112,7 +115,7 @@ class _Steps:
             name = host.target.name
             try:
                 future.result()
-            except CopyError as error:
+            except ToldError as error:
                 reasons.setdefault(str(error), []).append(name)
                 remedies[error.remedy or _ELSEWHERE] = None
             except (ConnectionLostError, NoAnswerError) as error:

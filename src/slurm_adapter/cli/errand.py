@@ -1,0 +1,224 @@
+"""What `sbatch` is sent out with: the job as it will run, and the desk that it is submitted at."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slurm_adapter.cli.places import settings_elsewhere
+from slurm_adapter.cli.report import say
+from slurm_adapter.cli.request import job_from_settings, settings_from_layers, settings_of
+from slurm_adapter.errors import BadValueError
+from slurm_adapter.launch import remotejob, slurm
+from slurm_adapter.launch.desk import Here
+from slurm_adapter.launch.environment import check_syntax, warn_of_venv
+from slurm_adapter.launch.runtime import in_container, warn_of_image
+from slurm_adapter.launch.snapshot import folder_of, planned, take
+from slurm_adapter.launch.zipapp import write_zipapp, zipapp_name, zipapp_words
+from slurm_adapter.node.program import working_directory
+from slurm_adapter.record import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from slurm_adapter.job import Job, Program
+    from slurm_adapter.launch.desk import Desk
+    from slurm_adapter.launch.login import Login
+    from slurm_adapter.launch.sync import Code
+
+NOT_KNOWN = "/<home>"
+"""The home directory of a login node that has not been asked."""
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """What came of a delivery."""
+
+    warnings: tuple[str, ...] = ()
+    done: str = ""
+    """What was done, for people."""
+
+
+@dataclass(frozen=True)
+class Errand:
+    """A job, and where it is submitted."""
+
+    job: Job
+    """As it will run: from a copy of its code, should it get one."""
+    program: Program
+    """What it runs, where that lies here."""
+    desk: Desk | None
+    """None for a dry run that connects to nothing."""
+    adapter: list[str]
+    """What starts slurm-adapter on a node."""
+    base: str
+    """The directory that relative log paths mean."""
+    deliver: Callable[[], Delivered]
+    """Has everything there that the job takes along: a copy of its code, where it gets one.
+
+    Raises `AdapterError` where that cannot be.
+    """
+    snapshot: str = ""
+    """The folder of its own copy of the code; empty: it has none."""
+    warnings: tuple[str, ...] = ()
+    """What is to be said of the job as it was asked for."""
+    login: str = ""
+    """The login node; empty: none."""
+    files: tuple[str, ...] = ()
+    """What is made of what it takes along."""
+    copied: str = ""
+    """What is copied there, for people."""
+    more: Mapping[str, str] = field(default_factory=dict)
+    """Variables that are taken along there."""
+
+
+def make_errand(
+    common: dict[str, Any],
+    options: list[str],
+    own: Mapping[str, Any],
+    *,
+    snapshot: bool,
+    connect: bool,
+    only_write: bool,
+) -> Errand:
+    """Return what to submit where.
+
+    Args:
+        common: the common options.
+        options: those that are for sbatch by name.
+        own: the command's own that are keys of a job file, too.
+        snapshot: whether the job gets a copy of its code; through a login node it always does.
+        connect: whether a login node is connected to.
+        only_write: whether only the script is written.
+
+    Raises:
+        AdapterError: for what cannot be meant, or reached.
+    """
+    settings = settings_from_layers(settings_of(common, options, own), common["job"])
+    if settings.login:
+        if only_write:
+            raise BadValueError(
+                "--script writes a script here, and with --login its code would not be there",
+                "Leave one of them out; --dry-run shows the script.",
+            )
+        return _at_login(settings.login, common, options, own, connect=connect)
+    job = job_from_settings(settings, working_directory())
+    check_syntax(job.prologue)
+    return _here(in_container(job, Here()), snapshot=snapshot)
+
+
+def _here(job: Job, *, snapshot: bool) -> Errand:
+    desk, code, program = Here(), job.code, job.program
+    if snapshot:
+        job = planned(job)
+
+    def deliver() -> Delivered:
+        warnings = take(code, job) if snapshot else ()
+        if job.container is not None:
+            write_zipapp(desk, job.folder)
+        return Delivered(warnings)
+
+    return Errand(
+        job,
+        program,
+        desk,
+        adapter_words(),
+        working_directory(),
+        deliver,
+        snapshot=folder_of(job) if snapshot else "",
+        warnings=(*warn_of_venv(job), *warn_of_image(job, desk)),
+        files=(_zipapp(job),) if job.container is not None else (),
+    )
+
+
+def _at_login(
+    login: str,
+    common: dict[str, Any],
+    options: list[str],
+    own: Mapping[str, Any],
+    *,
+    connect: bool,
+) -> Errand:
+    from slurm_adapter.launch.login import open_login, read_login  # noqa: PLC0415 - connects
+    from slurm_adapter.launch.ssh import crossing  # noqa: PLC0415
+
+    read_login(login)
+    settings = settings_elsewhere(common, options, own)
+    job = job_from_settings(settings, working_directory())
+    if settings.job_folder is None:
+        job = remotejob.with_default_folder(job)
+    check_syntax(job.prologue)
+    job.check_kept(os.environ)
+    kept = {name: os.environ[name] for name in job.keep}
+    job = replace(job, env={**kept, **job.env}, keep=())
+    found = remotejob.code_of(job)
+    more = {item.name: item.value for item in crossing(os.environ) if item.name not in job.env}
+    if not connect:
+        return _there(job, found, login, None, more)
+    # An image's interpreter is none of the login node's.
+    wanted = job.python if "/" in job.python and job.container is None else ""
+    desk = open_login(login, say, wanted)
+    try:
+        slurm.check_there(desk)
+        return _there(job, found, login, desk, more)
+    except BaseException:
+        desk.close()
+        raise
+
+
+def _there(
+    job: Job, found: Code, login: str, desk: Login | None, more: Mapping[str, str]
+) -> Errand:
+    """Return the errand of a job whose places lie there, its code here."""
+    home, python = (NOT_KNOWN, "python3") if desk is None else (desk.home, desk.python)
+    program, copied = job.program, f"{found.told}, from {found.folder} to {login}"
+    if desk is None:
+        copied += f", where {NOT_KNOWN} is your home directory"
+    job = in_container(remotejob.settled(planned(job), home), desk)
+    return Errand(
+        job,
+        program,
+        desk,
+        zipapp_words(python, _zipapp(job)),
+        home,
+        lambda: _ship(found, job, desk),
+        snapshot=folder_of(job),
+        warnings=(*found.warnings, *(remotejob.missing(job, desk) if desk is not None else ())),
+        login=login,
+        files=(_zipapp(job), f"{job.code}/"),
+        copied=copied,
+        more=more,
+    )
+
+
+def _zipapp(job: Job) -> str:
+    """Return where the node side lies as a file, for what it is not installed in."""
+    return f"{job.folder}/{zipapp_name()}"
+
+
+def _ship(found: Code, job: Job, desk: Login | None) -> Delivered:
+    """Have the code, and what makes ranks of tasks, where the nodes of the cluster find them."""
+    if desk is None:
+        return Delivered()
+    write_zipapp(desk, job.folder)
+    synced = remotejob.copy(found, job, desk)
+    # The first of its warnings are those of the code, which have been told.
+    copied = synced.hosts[0]
+    told = f"{found.told}, on {desk.login} in {synced.seconds:.1f} s: {copied.changed:,} sent"
+    return Delivered(synced.warnings[len(found.warnings) :], f"code: {told}")
+
+
+def adapter_words() -> list[str]:
+    """Return what starts slurm-adapter on a node: the absolute path of this very program.
+
+    A path, because nodes need not have the same PATH; the installed command rather than
+    `python -m`, which would put the working directory, and any `types.py` in it, before the
+    standard library.
+    """
+    beside = Path(sys.executable).with_name("slurm-adapter")
+    if beside.is_file():
+        return [str(beside)]
+    return [sys.executable, "-m", "slurm_adapter.node"]

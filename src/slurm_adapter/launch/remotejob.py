@@ -1,0 +1,100 @@
+"""A job whose places lie where a login node leads, and its code on the way there."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from slurm_adapter.elsewhere import HOME, at_home
+from slurm_adapter.errors import BadValueError
+from slurm_adapter.job import Boot
+from slurm_adapter.launch.runtime import warn_of_image
+from slurm_adapter.launch.sync import Target, find_code, sync
+from slurm_adapter.record import replace
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from slurm_adapter.job import Channel, Job
+    from slurm_adapter.launch.desk import Desk
+    from slurm_adapter.launch.login import Login
+    from slurm_adapter.launch.sync import Code, Synced
+
+
+def with_default_folder(job: Job) -> Job:
+    """Return a job with the folder that jobs have there unless told otherwise."""
+    return replace(job, folder=f"{HOME}/slurm-adapter/{job.file_stem}")
+
+
+def settled(job: Job, home: str) -> Job:
+    """Return a job with the home directory there in all its places."""
+
+    def put(path: str) -> str:
+        return at_home(path, home)
+
+    def channels(given: tuple[Channel, ...]) -> tuple[Channel, ...]:
+        return tuple(replace(channel, path=put(channel.path)) for channel in given)
+
+    optional: dict[str, Any] = {
+        name: put(value)
+        for name in ("cache", "venv", "conda", "pre_start")
+        if (value := getattr(job, name)) is not None
+    }
+    if job.container is not None:
+        mounts = tuple(map(put, job.container.mounts))
+        optional["container"] = replace(
+            job.container, image=put(job.container.image), mounts=mounts
+        )
+    program = job.program
+    return replace(
+        job,
+        folder=put(job.folder),
+        code=put(job.code),
+        program=Boot(put(program.path)) if isinstance(program, Boot) else program,
+        python=put(job.python),
+        inputs=channels(job.inputs),
+        outputs=channels(job.outputs),
+        slurm={name: value and put(value) for name, value in job.slurm.items()},
+        **optional,
+    )
+
+
+def code_of(job: Job) -> Code:
+    """Return what would be copied of a job's code, which lies here.
+
+    Raises:
+        BadValueError: there is more than can be code, or its boot file is left out.
+    """
+    code = find_code(job.code, (f"{job.code}/slurm-adapter",))
+    if isinstance(job.program, Boot):
+        boot = os.path.relpath(job.program.path, job.code)
+        if boot not in {entry.path for entry in code.files}:
+            raise BadValueError(
+                f"the boot file is left out of the copy by an ignore file of {job.code}",
+                "Take it out of .gitignore, or put !NAME into .slurm-adapter-ignore.",
+            )
+    return code
+
+
+def missing(job: Job, desk: Desk) -> tuple[str, ...]:
+    """Return warnings of what a job needs and is not on its login node: its nodes may differ."""
+    if job.venv and not desk.exists(f"{job.venv}/bin/activate"):
+        return (f"{job.venv} is no virtual environment on {desk.login}",)
+    if job.container is not None:
+        return warn_of_image(job, desk)
+    brought = job.venv or job.conda or job.modules or job.prologue
+    if isinstance(job.program, Boot) and not brought and not desk.has(job.python):
+        return (
+            f"{job.python} is no program on {desk.login}: name the job's interpreter with"
+            " --python, or what brings it with --venv, --conda or --module",
+        )
+    return ()
+
+
+def copy(code: Code, job: Job, desk: Login) -> Synced:
+    """Copy the code to where the job has it; what an earlier job's copy has is not sent again.
+
+    Raises:
+        ClusterUnfitError: it cannot be written there.
+    """
+    return sync(code, job.code, [Target(desk.connection, desk.python)], seeded=True)

@@ -253,8 +253,8 @@ def test_a_connection_lost_while_sbatch_runs_leaves_the_copy_and_says_what_is_no
 ) -> None:
     with only_in_login_shells(ada) as tools:
         name = shlex.quote(f"{HOME}/{tools.name}")
-        holds = f'[ "$1" != --parsable ] || while [ -d {name} ]; do touch {name}/begun; done\n'
-        (tools / "sbatch").write_text(f"#!/bin/sh\n{holds}")
+        holds = f"touch {name}/begun; while [ -d {name} ]; do sleep 0.1; done"
+        (tools / "sbatch").write_text(f'#!/bin/sh\n[ "$1" != --parsable ] || {{ {holds}; }}\n')
         with followed(ada, "sbatch", "--login", "gpu-n02", *OPTIONS, "train.py") as seen:
             assert until((tools / "begun").exists, 60), seen.err.read_text()
             for pid in ada.hosts.sessions("gpu-n02"):

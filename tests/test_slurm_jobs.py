@@ -1,6 +1,5 @@
 """Unchanged ModelArts scripts finish a real all-reduce on three nodes of a real Slurm cluster."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,42 +24,41 @@ def kind(request: pytest.FixtureRequest, user: User) -> str:
     return name
 
 
-def check(user: User, kind: str, job_id: str, read: Callable[[], str]) -> None:
-    _, _, _, line, count = KINDS[kind]
-    end = user.finish(job_id)
-    text = read()
-    assert end.state == "COMPLETED", text
-    assert text.count(line) == count, text
-
-
 def test_through_slurm_adapter_sbatch(user: User, kind: str) -> None:
-    _, program, arguments, _, _ = KINDS[kind]
+    _, program, arguments, line, count = KINDS[kind]
     options = ["-N", "3", "--gpus-per-node", "4", "--env", "EXPECT=21", "--parsable", "--name", "t"]
     if program.endswith(".py"):
         job_id = user.run("slurm-adapter", "sbatch", *options, program, *arguments)
     else:
         command = 'bash "$WORKSPACE/torchrun.sh"'
         job_id = user.run("slurm-adapter", "sbatch", *options, "--command", command)
-    said = "slurm-adapter/t/log/t-*.out"
-    check(user, kind, job_id, lambda: "".join((user.log(said), *user.outputs("t"))))
+    end = user.finish(job_id)
+    text = "".join((user.log("slurm-adapter/t/log/t-*.out"), *user.outputs("t")))
+    assert (end.state, text.count(line)) == ("COMPLETED", count), text
 
 
-@pytest.mark.parametrize("kind", ["node_level", "torchrun"], indirect=True)
-def test_through_a_batch_file_written_by_hand(user: User, kind: str) -> None:
-    _, program, arguments, _, _ = KINDS[kind]
-    if program.endswith(".py"):
-        call = f"exec --boot {program} -- {' '.join(arguments)}"
-    else:
-        call = f"exec -- bash {program}"
+@pytest.mark.parametrize(
+    ("kind", "call", "line", "count"),
+    [
+        ("node_level", "exec --boot node_level.py -- --expect 3", "sum 3.0", 2),
+        ("torchrun", "exec -- bash torchrun.sh", "sum 10.0", 4),
+    ],
+    indirect=["kind"],
+)
+def test_through_a_batch_file_written_by_hand(
+    user: User, kind: str, call: str, line: str, count: int
+) -> None:
+    del kind
     user.write(
         "by hand.sbatch",
         "#!/bin/bash\n"
-        "#SBATCH --nodes=3 --ntasks-per-node=1 --gres=gpu:4 --output=hand.out\n"
-        "export EXPECT=21\n"
+        "#SBATCH --nodes=2 --ntasks-per-node=1 --gres=gpu:4 --output=hand.out\n"
+        "export EXPECT=10\n"
         f"srun slurm-adapter {call}\n",
     )
-    job_id = user.run("sbatch", "--parsable", "by hand.sbatch")
-    check(user, kind, job_id, lambda: user.log("hand.out"))
+    end = user.finish(user.run("sbatch", "--parsable", "by hand.sbatch"))
+    text = user.log("hand.out")
+    assert (end.state, text.count(line)) == ("COMPLETED", count), text
 
 
 def test_nothing_is_set_that_does_not_exist_on_modelarts(user: User) -> None:
@@ -76,13 +74,16 @@ def test_nothing_is_set_that_does_not_exist_on_modelarts(user: User) -> None:
 
 
 def test_the_env_contract_starts_a_rank_for_each_gpu(user: User) -> None:
-    user.write("reduce.py", (SCRIPTS / "reduce.py").read_text())
+    user.write("meet.py", (SCRIPTS / "meet.py").read_text())
     job_id = user.run(
         *("slurm-adapter", "sbatch", "-N", "3", "--gpus-per-node", "2", "--contract", "env"),
-        *("--env", "EXPECT=21", "--parsable", "reduce.py"),
+        *("--parsable", "meet.py"),
     )
     assert user.finish(job_id).state == "COMPLETED"
-    assert user.log("slurm-adapter/reduce/log/*.out").count("sum 21.0 in process") == 6
+    lines = user.log("slurm-adapter/meet/log/*.out").splitlines()
+    assert sorted(line for line in lines if ": rank " in line) == [
+        f"{rank}: rank {rank} of 6, local {rank % 2} of 2: 21" for rank in range(6)
+    ]
 
 
 def test_exec_leaves_no_process_of_ours_in_the_step(user: User) -> None:

@@ -66,16 +66,11 @@ class TestTheSameScript:
         shown = user.run("srun", "-N3", "-n3", "--exclusive", "python", "group.py")
         assert sorted(shown.splitlines()) == [LINE.format(rank, 3, 0, 1, 6.0) for rank in range(3)]
 
-    def test_under_exec_with_both_contracts(self, user: User) -> None:
+    def test_under_exec(self, user: User) -> None:
         user.write("group.py", GROUP.read_text())
-        for contract in ("modelarts", "env"):
-            shown = user.run(
-                *("srun", "-N2", "--ntasks-per-node=1", "slurm-adapter", "exec"),
-                *("--contract", contract, "--boot", "group.py"),
-            )
-            assert sorted(shown.splitlines()) == [
-                LINE.format(rank, 2, 0, 1, 3.0) for rank in range(2)
-            ]
+        step = ("srun", "-N2", "--ntasks-per-node=1", "slurm-adapter", "exec")
+        shown = user.run(*step, "--boot", "group.py")
+        assert sorted(shown.splitlines()) == [LINE.format(rank, 2, 0, 1, 3.0) for rank in range(2)]
 
 
 def test_processes_that_a_script_starts_alone_meet_at_one_port() -> None:

@@ -293,13 +293,6 @@ def local(folder: Path, *words: str, env: Mapping[str, str] | None = None) -> li
 
 
 class TestForReal:
-    def test_ranks_find_each_other(self, folder: Path) -> None:
-        lines = local(folder, str(SCRIPTS / "group.py"))
-        assert lines == [
-            f"[{rank // 2}] rank {rank} of 4, local {rank % 2} of 2, gloo on cpu: 10.0"
-            for rank in range(4)
-        ]
-
     def test_the_script_gets_its_arguments_byte_for_byte_whatever_was_set_outside(
         self, folder: Path
     ) -> None:
@@ -373,16 +366,16 @@ class TestOnSlurm:
         ours = ["slurm-adapter", "sbatch", "--parsable", "--contract", "torchrun"]
         return user.run(*ours, *words).strip()
 
-    def test_six_ranks_on_three_nodes_find_each_other(self, user: User) -> None:
+    def test_four_ranks_on_two_nodes_find_each_other(self, user: User) -> None:
         user.write("group.py", (SCRIPTS / "group.py").read_text())
-        job = self.submit(user, "-N", "3", "--gpus-per-node", "2", "group.py")
+        job = self.submit(user, "-N", "2", "--gpus-per-node", "2", "group.py")
         end = user.finish(job)
         log = user.log("slurm-adapter/group/log/group-*.out")
         assert (end.state, end.exit_status) == ("COMPLETED", 0), log
         lines = sorted(line for line in log.splitlines() if ": rank " in line)
         assert lines == [
-            f"{rank // 2}: rank {rank} of 6, local {rank % 2} of 2, gloo on cpu: 21.0"
-            for rank in range(6)
+            f"{rank // 2}: rank {rank} of 4, local {rank % 2} of 2, gloo on cpu: 10.0"
+            for rank in range(4)
         ]
 
     def test_a_failing_rank_ends_the_job_and_is_named(self, user: User) -> None:

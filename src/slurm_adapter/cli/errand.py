@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slurm_adapter.cli.places import settings_elsewhere
-from slurm_adapter.cli.report import say
 from slurm_adapter.cli.request import job_from_settings, settings_from_layers, settings_of
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.launch import remotejob, slurm
 from slurm_adapter.launch.desk import Here
 from slurm_adapter.launch.environment import check_syntax, warn_of_venv
 from slurm_adapter.launch.runtime import in_container, warn_of_image
 from slurm_adapter.launch.snapshot import folder_of, planned, take
-from slurm_adapter.launch.zipapp import write_zipapp, zipapp_name, zipapp_words
+from slurm_adapter.launch.zipapp import write_zipapp, zipapp_name
 from slurm_adapter.node.program import working_directory
-from slurm_adapter.record import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from slurm_adapter.job import Job, Program
     from slurm_adapter.launch.desk import Desk
-    from slurm_adapter.launch.login import Login
-    from slurm_adapter.launch.sync import Code
-
-NOT_KNOWN = "/<home>"
-"""The home directory of a login node that has not been asked."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +94,9 @@ def make_errand(
                 "--script writes a script here, and with --login its code would not be there",
                 "Leave one of them out; --dry-run shows the script.",
             )
-        return _at_login(settings.login, common, options, own, connect=connect)
+        from slurm_adapter.cli.atlogin import errand_at_login  # noqa: PLC0415 - SSH, pathspec
+
+        return errand_at_login(settings.login, common, options, own, connect=connect)
     job = job_from_settings(settings, working_directory())
     check_syntax(job.prologue)
     return _here(in_container(job, Here()), snapshot=snapshot)
@@ -130,85 +122,13 @@ def _here(job: Job, *, snapshot: bool) -> Errand:
         deliver,
         snapshot=folder_of(job) if snapshot else "",
         warnings=(*warn_of_venv(job), *warn_of_image(job, desk)),
-        files=(_zipapp(job),) if job.container is not None else (),
+        files=(zipapp_path(job),) if job.container is not None else (),
     )
 
 
-def _at_login(
-    login: str,
-    common: dict[str, Any],
-    options: list[str],
-    own: Mapping[str, Any],
-    *,
-    connect: bool,
-) -> Errand:
-    from slurm_adapter.launch.login import open_login, read_login  # noqa: PLC0415 - connects
-    from slurm_adapter.launch.ssh import crossing  # noqa: PLC0415
-
-    read_login(login)
-    settings = settings_elsewhere(common, options, own)
-    job = job_from_settings(settings, working_directory())
-    if settings.job_folder is None:
-        job = remotejob.with_default_folder(job)
-    check_syntax(job.prologue)
-    job.check_kept(os.environ)
-    kept = {name: os.environ[name] for name in job.keep}
-    job = replace(job, env={**kept, **job.env}, keep=())
-    found = remotejob.code_of(job)
-    more = {item.name: item.value for item in crossing(os.environ) if item.name not in job.env}
-    if not connect:
-        return _there(job, found, login, None, more)
-    # An image's interpreter is none of the login node's.
-    wanted = job.python if "/" in job.python and job.container is None else ""
-    desk = open_login(login, say, wanted)
-    try:
-        slurm.check_there(desk)
-        return _there(job, found, login, desk, more)
-    except BaseException:
-        desk.close()
-        raise
-
-
-def _there(
-    job: Job, found: Code, login: str, desk: Login | None, more: Mapping[str, str]
-) -> Errand:
-    """Return the errand of a job whose places lie there, its code here."""
-    home, python = (NOT_KNOWN, "python3") if desk is None else (desk.home, desk.python)
-    program, copied = job.program, f"{found.told}, from {found.folder} to {login}"
-    if desk is None:
-        copied += f", where {NOT_KNOWN} is your home directory"
-    job = in_container(remotejob.settled(planned(job), home), desk)
-    return Errand(
-        job,
-        program,
-        desk,
-        zipapp_words(python, _zipapp(job)),
-        home,
-        lambda: _ship(found, job, desk),
-        snapshot=folder_of(job),
-        warnings=(*found.warnings, *(remotejob.missing(job, desk) if desk is not None else ())),
-        login=login,
-        files=(_zipapp(job), f"{job.code}/"),
-        copied=copied,
-        more=more,
-    )
-
-
-def _zipapp(job: Job) -> str:
+def zipapp_path(job: Job) -> str:
     """Return where the node side lies as a file, for what it is not installed in."""
     return f"{job.folder}/{zipapp_name()}"
-
-
-def _ship(found: Code, job: Job, desk: Login | None) -> Delivered:
-    """Have the code, and what makes ranks of tasks, where the nodes of the cluster find them."""
-    if desk is None:
-        return Delivered()
-    write_zipapp(desk, job.folder)
-    synced = remotejob.copy(found, job, desk)
-    # The first of its warnings are those of the code, which have been told.
-    copied = synced.hosts[0]
-    told = f"{found.told}, on {desk.login} in {synced.seconds:.1f} s: {copied.changed:,} sent"
-    return Delivered(synced.warnings[len(found.warnings) :], f"code: {told}")
 
 
 def adapter_words() -> list[str]:

@@ -11,7 +11,6 @@ from uuid import uuid4
 
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.job import Boot
-from slurm_adapter.launch.sync import find_code
 from slurm_adapter.record import replace
 
 if TYPE_CHECKING:
@@ -38,6 +37,8 @@ def take(code: str, job: Job) -> tuple[str, ...]:
         BadValueError: where there is more than can be code, or where it cannot be read.
         ClusterUnfitError: where it cannot be written.
     """
+    from slurm_adapter.launch.sync import find_code  # noqa: PLC0415 - pathspec
+
     jobs = f"{code}/slurm-adapter"  # where jobs have their folders unless told otherwise
     found = find_code(code, (job.folder, jobs))
     target = Path(job.code)

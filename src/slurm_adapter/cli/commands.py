@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from slurm_adapter.cli.options import seconds, whole_number, with_common_options
-from slurm_adapter.job import CONTAINER_RUNTIMES, GPU_OPTIONS
+from slurm_adapter.cli import sbatchoptions as by_slurm  # noqa: TC001 - typer looks
+from slurm_adapter.cli import sshoptions as by_ssh  # noqa: TC001 - likewise
+from slurm_adapter.cli.options import seconds, with_common_options
 from slurm_adapter.show.lines import has_colour
 
 _OURS_FIRST = {"allow_interspersed_args": False}
@@ -23,203 +24,16 @@ _Grace = Annotated[
         help="From SIGTERM to SIGKILL when ending ranks.",
     ),
 ]
-_Sbatch = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--sbatch", metavar="NAME[=VALUE]", help="Any long sbatch option by name. Repeatable."
-    ),
-]
-_Part = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--part",
-        metavar="WORDS",
-        help="Further nodes of another kind: nodes=N gpus-per-node=N flavor=TEXT, and any long"
-        " sbatch option. Repeatable.",
-    ),
-]
-_GpuOption = Annotated[
-    str | None,
-    typer.Option(
-        "--gpu-option",
-        metavar="|".join(GPU_OPTIONS),
-        help="How Slurm is asked for GPUs (default: gpus-per-node).",
-        envvar="SLURM_ADAPTER_GPU_OPTION",
-        show_envvar=False,
-    ),
-]
-_Exclusive = Annotated[bool, typer.Option("--exclusive", help="Ask for whole nodes.")]
-_Requeue = Annotated[
-    bool, typer.Option("--requeue", help="Let Slurm start the job again after a node failed.")
-]
-_Module = Annotated[
-    list[str] | None,
-    typer.Option("--module", metavar="NAME", help="Load a module in the script. Repeatable."),
-]
-_Venv = Annotated[
-    str | None,
-    typer.Option("--venv", metavar="DIR", help="Activate a virtual environment in the script."),
-]
-_Conda = Annotated[
-    str | None,
-    typer.Option("--conda", metavar="ENV", help="Activate a conda environment: name or path."),
-]
-_Prologue = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--prologue", metavar="TEXT", help="Lines of bash to run before the ranks. Repeatable."
-    ),
-]
-_Container = Annotated[
-    str | None,
-    typer.Option(
-        "--container",
-        metavar="IMAGE",
-        help="Run the ranks in an image: a file, or a name its runtime fetches it by.",
-        envvar="SLURM_ADAPTER_CONTAINER",
-        show_envvar=False,
-    ),
-]
-_ContainerRuntime = Annotated[
-    str | None,
-    typer.Option(
-        "--container-runtime",
-        metavar="|".join(CONTAINER_RUNTIMES),
-        help="What runs it (default: what this machine has).",
-        envvar="SLURM_ADAPTER_CONTAINER_RUNTIME",
-        show_envvar=False,
-    ),
-]
-_ContainerMount = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--container-mount",
-        metavar="SRC[:DST[:ro]]",
-        help="Mount more than the job's own directories. Repeatable.",
-    ),
-]
-_ContainerOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--container-option", metavar="OPTION", help="One more word for the runtime. Repeatable."
-    ),
-]
-_ScriptFile = Annotated[
-    str | None,
-    typer.Option("--script", metavar="FILE", help="Only write the script (-: to stdout)."),
-]
-_Parsable = Annotated[bool, typer.Option("--parsable", help="Print the job id alone.")]
-_Preview = Annotated[
-    str | None,
-    typer.Option("--preview-nodes", metavar="LIST", help="Node names to show in a dry run."),
-]
-_Hosts = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-H", metavar="LIST", help="Hosts, as in gpu01,gpu[02-04]:8; @GROUP of the host file."
-    ),
-]
-_HostsFile = Annotated[
-    str | None,
-    typer.Option("--hosts", metavar="FILE", help="Host file: a line for each host, or TOML."),
-]
-_Exclude = Annotated[
-    list[str] | None, typer.Option("--exclude", metavar="LIST", help="Hosts to leave out.")
-]
-_MinNodes = Annotated[
-    int | None,
-    typer.Option(
-        "--min-nodes",
-        metavar="N",
-        parser=whole_number,
-        help="Start also where some hosts cannot be reached, on N at least.",
-    ),
-]
-_Link = Annotated[
-    float,
-    typer.Option(
-        "--link-timeout",
-        metavar="SECONDS",
-        parser=seconds,
-        help="Silence after which a host is lost, and to a host the head.",
-    ),
-]
-_Connect = Annotated[
-    float,
-    typer.Option(
-        "--connect-timeout",
-        metavar="SECONDS",
-        parser=seconds,
-        help="For all attempts to connect to a host, and for its first answer.",
-    ),
-]
-_Logs = Annotated[
-    str,
-    typer.Option(
-        "--logs",
-        metavar="all|first|none|rank=N",
-        help="Whose output is shown (rank=0,4-7 too); the job's record has all.",
-    ),
-]
-_Sync = Annotated[
-    bool, typer.Option("--sync", help="Copy the code to the hosts, into the job's folder.")
-]
-_Detach = Annotated[
-    bool, typer.Option("--detach", help="Return when all ranks run, and print the job's id.")
-]
 _Probe = Annotated[
     bool, typer.Option("--probe", help="With --dry-run: connect and look, start nothing.")
 ]
 _JobId = Annotated[
     str, typer.Argument(metavar="JOB", help="Its name in the list that `jobs` prints.")
 ]
-_Warn = Annotated[
-    str | None,
-    typer.Option(
-        "--warn",
-        metavar="[SIGNAL@]SECONDS",
-        help="What every rank gets so long before the time limit (USR2).",
-    ),
-]
-_Retries = Annotated[
-    int | None,
-    typer.Option(
-        "--retries",
-        metavar="N",
-        parser=whole_number,
-        help="Start ranks that failed again, so often, in the same allocation.",
-    ),
-]
-_OnTimeout = Annotated[
-    str | None,
-    typer.Option(
-        "--on-timeout",
-        metavar="requeue[:N]",
-        help="Go on in up to N more jobs where one runs into its time limit (3).",
-    ),
-]
-_Snapshot = Annotated[
-    bool,
-    typer.Option("--snapshot", help="Run a copy of the code as it is now, in the job's folder."),
-]
 _Clean = Annotated[
     bool, typer.Option("--clean", help="Remove the snapshots of jobs that have ended.")
 ]
 _All = Annotated[bool, typer.Option("--all", help="Your other jobs of Slurm, too.")]
-_Login = Annotated[
-    str | None,
-    typer.Option(
-        "--login",
-        metavar="[USER@]HOST",
-        help="Submit through a login node, over SSH; the code is copied there.",
-        envvar="SLURM_ADAPTER_LOGIN",
-        show_envvar=False,
-    ),
-]
-_Stay = Annotated[
-    bool, typer.Option("--follow", help="Stay until the job ends; its output, its exit status.")
-]
-_Wait = Annotated[bool, typer.Option("--wait", help="Stay until the job ends, without output.")]
 _Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job ends.")]
 _Words = Annotated[list[str] | None, typer.Argument(metavar="[OPTIONS] -- [COMMAND]...")]
 
@@ -227,30 +41,30 @@ _Words = Annotated[list[str] | None, typer.Argument(metavar="[OPTIONS] -- [COMMA
 def sbatch(
     common: dict[str, Any],
     *,
-    sbatch: _Sbatch = None,
-    parts: _Part = None,
-    gpu_option: _GpuOption = None,
-    exclusive: _Exclusive = False,
-    requeue: _Requeue = False,
-    modules: _Module = None,
-    venv: _Venv = None,
-    conda: _Conda = None,
-    prologue: _Prologue = None,
-    container: _Container = None,
-    container_runtime: _ContainerRuntime = None,
-    container_mount: _ContainerMount = None,
-    container_option: _ContainerOption = None,
-    script_file: _ScriptFile = None,
-    parsable: _Parsable = False,
-    preview_nodes: _Preview = None,
-    warn: _Warn = None,
-    retries: _Retries = None,
-    on_timeout: _OnTimeout = None,
-    snapshot: _Snapshot = False,
-    login: _Login = None,
+    sbatch: by_slurm.Sbatch = None,
+    parts: by_slurm.Part = None,
+    gpu_option: by_slurm.GpuOption = None,
+    exclusive: by_slurm.Exclusive = False,
+    requeue: by_slurm.Requeue = False,
+    modules: by_slurm.Module = None,
+    venv: by_slurm.Venv = None,
+    conda: by_slurm.Conda = None,
+    prologue: by_slurm.Prologue = None,
+    container: by_slurm.Container = None,
+    container_runtime: by_slurm.ContainerRuntime = None,
+    container_mount: by_slurm.ContainerMount = None,
+    container_option: by_slurm.ContainerOption = None,
+    script_file: by_slurm.ScriptFile = None,
+    parsable: by_slurm.Parsable = False,
+    preview_nodes: by_slurm.Preview = None,
+    warn: by_slurm.Warn = None,
+    retries: by_slurm.Retries = None,
+    on_timeout: by_slurm.OnTimeout = None,
+    snapshot: by_slurm.Snapshot = False,
+    login: by_slurm.Login = None,
     probe: _Probe = False,
-    follow: _Stay = False,
-    wait: _Wait = False,
+    follow: by_slurm.Stay = False,
+    wait: by_slurm.Wait = False,
 ) -> int:
     """Write the sbatch script and submit it."""
     from slurm_adapter.cli.parts import read_parts  # noqa: PLC0415
@@ -290,16 +104,16 @@ def sbatch(
 def ssh(
     common: dict[str, Any],
     *,
-    hosts: _Hosts = None,
-    hosts_file: _HostsFile = None,
-    exclude: _Exclude = None,
-    min_nodes: _MinNodes = None,
+    hosts: by_ssh.Hosts = None,
+    hosts_file: by_ssh.HostsFile = None,
+    exclude: by_ssh.Exclude = None,
+    min_nodes: by_ssh.MinNodes = None,
     grace: _Grace = 10.0,
-    link_timeout: _Link = 30.0,
-    connect_timeout: _Connect = 60.0,
-    logs: _Logs = "all",
-    sync: _Sync = False,
-    detach: _Detach = False,
+    link_timeout: by_ssh.Link = 30.0,
+    connect_timeout: by_ssh.Connect = 60.0,
+    logs: by_ssh.Logs = "all",
+    sync: by_ssh.Sync = False,
+    detach: by_ssh.Detach = False,
     probe: _Probe = False,
 ) -> int:
     """Start the job over SSH, on the hosts of a list."""

@@ -11,33 +11,26 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from slurm_adapter.cli.errand import make_errand
+from slurm_adapter.cli.preview import preview, preview_run
 from slurm_adapter.cli.report import boot_warnings, check_format, print_dry_run, say, warn
-from slurm_adapter.cluster.cluster import Cluster, Node, Run
-from slurm_adapter.cluster.hostlist import expand_hostlist
 from slurm_adapter.connect.port import ConnectionLostError
-from slurm_adapter.contracts import wanted_view
 from slurm_adapter.errors import AdapterError, BadValueError
 from slurm_adapter.launch import slurm
 from slurm_adapter.launch.batch.records import BatchRecord, keep, state_folder
 from slurm_adapter.launch.desk import Here
-from slurm_adapter.launch.directives import tasks_per_node
 from slurm_adapter.launch.life import CHAIN
 from slurm_adapter.launch.logpath import log_file
-from slurm_adapter.launch.parts import jobs_of_parts
 from slurm_adapter.launch.sbatch import HEADER, Script, make_script
 from slurm_adapter.launch.zipapp import zipapp_name
-from slurm_adapter.network.choose import not_known_yet
 from slurm_adapter.output import write_stdout
 from slurm_adapter.plan import Plan, make_plan
 from slurm_adapter.quoting import shell_words
-from slurm_adapter.setting import unbuffered
 from slurm_adapter.show.dryrun import DryRun, SlurmAnswer, made_on_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from slurm_adapter.cli.errand import Errand
-    from slurm_adapter.job import Job
     from slurm_adapter.launch.desk import Desk
 
 _HEAD_BYTES = 200
@@ -104,7 +97,7 @@ def _made(errand: Errand, preview_nodes: str | None) -> tuple[Plan, Script, tupl
     job = errand.job
     site = frozenset() if errand.desk is None else slurm.site_options(errand.desk)
     made = make_script(job, errand.adapter, errand.base, site, zipapp_name())
-    plan = make_plan(job, _preview(job, preview_nodes), _preview_run(job))
+    plan = make_plan(job, preview(job, preview_nodes), preview_run(job))
     boot = boot_warnings(plan, errand.program)
     return plan, made, (*plan.warnings, *made.warnings, *boot, *errand.warnings)
 
@@ -208,43 +201,6 @@ def _keep(
     for record in records:
         keep(state_folder(os.environ), record, say)
     return records
-
-
-def _preview(job: Job, names: str | None) -> Cluster:
-    """Return the nodes as far as they are known before Slurm has chosen any."""
-    count = job.all_nodes
-    if names is None:
-        shown = [f"<node {index}>" for index in range(count)]
-    else:
-        shown = expand_hostlist(names)
-        if len(shown) != count:
-            raise BadValueError(
-                f"--preview-nodes {names} names {len(shown)} nodes, the job wants {count}",
-                f"Give {count} names" + ("." if job.parts else f", or --nodes {len(shown)}."),
-            )
-    settings = not_known_yet(os.environ) if count > 1 else ()
-    kinds = [one for one in jobs_of_parts(job) for _ in range(one.nodes)]
-    nodes = []
-    for name, kind in zip(shown, kinds, strict=True):
-        tasks = tasks_per_node(kind)
-        nodes.append(
-            Node(
-                name,
-                gpus=kind.gpus_per_node,
-                gpus_reason="asked for" if kind.gpus_per_node is not None else "",
-                tasks=None if job.node_starts_ranks else tasks,
-                settings=settings,
-                view=wanted_view(job, tasks),
-            )
-        )
-    return Cluster(tuple(nodes), "the job", known=names is not None)
-
-
-def _preview_run(job: Job) -> Run:
-    """Return what is known of the run before it starts: the port, where it is the user's."""
-    settings = unbuffered(os.environ)
-    wanted = job.wanted_port(os.environ)
-    return Run(settings=settings) if wanted is None else Run(None, *wanted, settings=settings)
 
 
 def _dry_run(

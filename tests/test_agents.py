@@ -9,10 +9,10 @@ import pytest
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.connect.here import HereConnection
 from slurm_adapter.job import Command, Job
-from slurm_adapter.launch import ssh
-from slurm_adapter.launch.agent import Agent
-from slurm_adapter.launch.agents import AgentFleet, Timing
 from slurm_adapter.launch.archive import agent_files
+from slurm_adapter.launch.ssh.agent import Agent
+from slurm_adapter.launch.ssh.agents import AgentFleet, Timing
+from slurm_adapter.launch.ssh.start import look_around, start
 from slurm_adapter.node import frames
 from slurm_adapter.node.events import Ended, Lost
 from slurm_adapter.node.frames import frame
@@ -31,9 +31,9 @@ def fleet_of(hostile: bytes, folder: Path, heard: list[str]) -> AgentFleet:
     agent.begin(agent_files(), 60.0)
     fleet = AgentFleet([agent], Timing(10.0, 60.0), heard.append)
     job = Job(Command("true"), code=str(folder), folder=f"{folder}/jobs", contract="env")
-    plan, network = ssh.look_around(job, [Node("n1")], fleet, RUN, {})
+    plan, network = look_around(job, [Node("n1")], fleet, RUN, {})
     assert network == []
-    ssh.start(plan, fleet)
+    start(plan, fleet)
     agent.send(frames.BEAT)
     return fleet
 

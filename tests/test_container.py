@@ -18,7 +18,7 @@ from conftest import User
 from slurm_adapter import AdapterError, Boot, Job
 from slurm_adapter.job import Channel, Container
 from slurm_adapter.launch.desk import Here
-from slurm_adapter.launch.sbatch import make_script
+from slurm_adapter.launch.script.sbatch import make_script
 from slurm_adapter.launch.zipapp import write_zipapp, zipapp_name
 from slurm_adapter.record import replace
 

@@ -15,7 +15,7 @@ from slurm_adapter.connect.dial import OPENINGS
 from slurm_adapter.connect.settings import ALIVE_INTERVAL_S, CONNECT_TIMEOUT_S
 from slurm_adapter.launch.batch.records import BatchRecord, keep
 from slurm_adapter.launch.batch.records import state_folder as batch_folder
-from slurm_adapter.launch.records import Host, JobRecord, Record, head_name, state_folder
+from slurm_adapter.launch.ssh.records import Host, JobRecord, Record, head_name, state_folder
 from slurm_adapter.launch.sync.code import LIMITS
 from slurm_adapter.node import leftovers, runs
 

@@ -15,7 +15,7 @@ from slurm_adapter.cli.request import job_from_settings
 from slurm_adapter.cluster.components import components, first_tasks
 from slurm_adapter.errors import BadValueError, StepError
 from slurm_adapter.jobfile import read_job_file, settings_from_options
-from slurm_adapter.launch.sbatch import Script, make_script
+from slurm_adapter.launch.script.sbatch import Script, make_script
 from slurm_adapter.node.bynode import with_own_ranks
 from slurm_adapter.node.finish import read_ends
 from testbed.waiting import until

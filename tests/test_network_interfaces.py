@@ -12,7 +12,7 @@ from netspace import NetSpace, net_space, unavailable
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.job import Command, Job
-from slurm_adapter.launch.network import candidates
+from slurm_adapter.launch.ssh.network import candidates
 from slurm_adapter.network.interfaces import Address, Interface, read_interfaces
 from slurm_adapter.network.rdma import Port
 from slurm_adapter.network.report import Report

@@ -15,7 +15,7 @@ import pytest
 from slurm_adapter.cli.background import run_in_background
 from slurm_adapter.cli.jobs import list_jobs
 from slurm_adapter.errors import ClusterUnfitError
-from slurm_adapter.launch.records import (
+from slurm_adapter.launch.ssh.records import (
     Host,
     JobRecord,
     Record,

@@ -13,7 +13,7 @@ import pytest
 
 from conftest import User
 from slurm_adapter import Boot, Job
-from slurm_adapter.launch.sbatch import make_script
+from slurm_adapter.launch.script.sbatch import make_script
 from slurm_adapter.record import replace
 
 JOB = Job(program=Boot("/c/train.py"), code="/c", folder="/f", name="train")

@@ -3,8 +3,8 @@
 import pytest
 
 from conftest import User
-from slurm_adapter.launch.directives import Directive
-from slurm_adapter.launch.refusal import with_directives
+from slurm_adapter.launch.script.directives import Directive
+from slurm_adapter.launch.script.refusal import with_directives
 
 ASKED = {
     "job-name": "account",

@@ -10,11 +10,11 @@ from slurm_adapter.cli.places import settings_elsewhere
 from slurm_adapter.cli.report import say
 from slurm_adapter.cli.request import job_from_settings
 from slurm_adapter.launch import remotejob, slurm
-from slurm_adapter.launch.environment import check_syntax
 from slurm_adapter.launch.login import open_login, read_login
 from slurm_adapter.launch.runtime import in_container
+from slurm_adapter.launch.script.environment import check_syntax
 from slurm_adapter.launch.snapshot import folder_of, planned
-from slurm_adapter.launch.ssh import crossing
+from slurm_adapter.launch.ssh.start import crossing
 from slurm_adapter.launch.zipapp import write_zipapp, zipapp_words
 from slurm_adapter.node.program import working_directory
 from slurm_adapter.record import replace

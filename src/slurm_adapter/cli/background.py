@@ -16,7 +16,7 @@ from slurm_adapter.output import complain, write_stdout
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from slurm_adapter.launch.records import Record
+    from slurm_adapter.launch.ssh.records import Record
 
 _BEGUN = b"!"
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from slurm_adapter.cli.request import job_from_settings, settings_from_layers, settings_of
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.launch.desk import Here
-from slurm_adapter.launch.environment import check_syntax, warn_of_venv
 from slurm_adapter.launch.runtime import in_container, warn_of_image
+from slurm_adapter.launch.script.environment import check_syntax, warn_of_venv
 from slurm_adapter.launch.snapshot import folder_of, planned, take
 from slurm_adapter.launch.zipapp import write_zipapp, zipapp_name
 from slurm_adapter.node.program import working_directory

@@ -17,10 +17,10 @@ from slurm_adapter.cli.report import say
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.cluster.hostlist import fold_hostlist
 from slurm_adapter.errors import NODE_LOST, AdapterError, BadValueError, ClusterUnfitError
-from slurm_adapter.launch import follow
-from slurm_adapter.launch.agents import AgentFleet, Timing
-from slurm_adapter.launch.begin import begin_agents
-from slurm_adapter.launch.records import (
+from slurm_adapter.launch.ssh import follow
+from slurm_adapter.launch.ssh.agents import AgentFleet, Timing
+from slurm_adapter.launch.ssh.begin import begin_agents
+from slurm_adapter.launch.ssh.records import (
     HEAD_KILLED,
     NOT_STARTED,
     all_records,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from slurm_adapter.launch.records import JobRecord, Record
+    from slurm_adapter.launch.ssh.records import JobRecord, Record
     from slurm_adapter.node.events import Event
 
 _CONNECT_S = 60.0

@@ -9,8 +9,8 @@ from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.hostlist import expand_hostlist
 from slurm_adapter.contracts import wanted_view
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.launch.directives import tasks_per_node
-from slurm_adapter.launch.parts import jobs_of_parts
+from slurm_adapter.launch.script.directives import tasks_per_node
+from slurm_adapter.launch.script.parts import jobs_of_parts
 from slurm_adapter.network.choose import not_known_yet
 from slurm_adapter.setting import unbuffered
 

@@ -18,9 +18,9 @@ from slurm_adapter.errors import AdapterError, BadValueError
 from slurm_adapter.launch import slurm
 from slurm_adapter.launch.batch.records import BatchRecord, keep, state_folder
 from slurm_adapter.launch.desk import Here
-from slurm_adapter.launch.life import CHAIN
-from slurm_adapter.launch.logpath import log_file
-from slurm_adapter.launch.sbatch import HEADER, Script, make_script
+from slurm_adapter.launch.script.life import CHAIN
+from slurm_adapter.launch.script.logpath import log_file
+from slurm_adapter.launch.script.sbatch import HEADER, Script, make_script
 from slurm_adapter.launch.zipapp import zipapp_name
 from slurm_adapter.output import write_stdout
 from slurm_adapter.plan import Plan, make_plan

@@ -16,7 +16,7 @@ from slurm_adapter.cli.request import job_from_settings, settings_from_layers, s
 from slurm_adapter.cli.start import Start
 from slurm_adapter.contracts import with_exported_master
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
-from slurm_adapter.launch.ssh import dry_plan, moved_to_hosts
+from slurm_adapter.launch.ssh.start import dry_plan, moved_to_hosts
 from slurm_adapter.node.process import raise_descriptor_limit
 from slurm_adapter.node.program import find_program, working_directory
 from slurm_adapter.record import replace

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from slurm_adapter.cli.report import boot_warnings, say, show_ssh_dry_run, warn
 from slurm_adapter.cli.watching import Watching
-from slurm_adapter.launch import ssh
-from slurm_adapter.launch.agents import AgentFleet, Timing
-from slurm_adapter.launch.begin import begin_agents
-from slurm_adapter.launch.records import (
+from slurm_adapter.launch.ssh.agents import AgentFleet, Timing
+from slurm_adapter.launch.ssh.begin import begin_agents
+from slurm_adapter.launch.ssh.records import (
     NOT_STARTED,
     Host,
     JobRecord,
@@ -20,6 +19,7 @@ from slurm_adapter.launch.records import (
     remove_old,
     state_folder,
 )
+from slurm_adapter.launch.ssh.start import look_around, moved_to_hosts, new_run, start
 from slurm_adapter.record import replace
 from slurm_adapter.show.lines import LogChoice
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from slurm_adapter.cli.ssh import SshOptions
     from slurm_adapter.cluster.cluster import Node
     from slurm_adapter.job import Job
-    from slurm_adapter.launch.agent import Agent
-    from slurm_adapter.launch.records import Record
+    from slurm_adapter.launch.ssh.agent import Agent
+    from slurm_adapter.launch.ssh.records import Record
     from slurm_adapter.network.rows import Row
     from slurm_adapter.plan import Plan
 
@@ -54,7 +54,7 @@ class Start:
         """Prepare a start of `job` on `nodes`; `common` are the common options."""
         self._job, self._nodes = job, nodes
         self._options, self._common = options, common
-        self._run = ssh.new_run()
+        self._run = new_run()
         self._copies: list[str] | None = None
         self._timing = Timing(options.grace_s, options.link_s, detached=options.detach)
 
@@ -66,7 +66,7 @@ class Start:
         try:
             job = _sized(self._job, len(agents))
             if self._options.sync:
-                moved = ssh.moved_to_hosts(job)
+                moved = moved_to_hosts(job)
                 if not self._common["dry_run"]:
                     self._sync(moved, agents)
                 job = moved
@@ -81,7 +81,7 @@ class Start:
             record = self._record(plan, agents)
             panel = not self._common["quiet"] and not self._options.detach
             watching = Watching(plan, record, fleet, choice, panel=panel)
-            ssh.start(plan, fleet)
+            start(plan, fleet)
             words = _TOO_EARLY
             begun(record)
             apart = self._options.detach
@@ -135,7 +135,7 @@ class Start:
     def _look(self, job: Job, agents: Sequence[Agent], fleet: AgentFleet) -> tuple[Plan, list[Row]]:
         nodes = [agent.connection.node for agent in agents]
         there = not (self._options.sync and self._common["dry_run"])
-        plan, network = ssh.look_around(
+        plan, network = look_around(
             job, nodes, fleet, self._run, os.environ, code_is_there=there, copies=self._copies
         )
         for warning in (*plan.warnings, *boot_warnings(plan, self._job.program)):

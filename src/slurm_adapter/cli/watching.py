@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
-from slurm_adapter.launch.ranklogs import RankLogs
+from slurm_adapter.launch.ssh.ranklogs import RankLogs
 from slurm_adapter.node.supervise import STOP_DETACHED, STOP_SIGNALS, LeftError, Supervisor
 from slurm_adapter.show.lines import LinePrinter, rank_names
 from slurm_adapter.show.live import live_or_plain
 
 if TYPE_CHECKING:
-    from slurm_adapter.launch.agents import AgentFleet
-    from slurm_adapter.launch.records import Record
+    from slurm_adapter.launch.ssh.agents import AgentFleet
+    from slurm_adapter.launch.ssh.records import Record
     from slurm_adapter.node.events import Event
     from slurm_adapter.plan import Plan
     from slurm_adapter.show.lines import LogChoice

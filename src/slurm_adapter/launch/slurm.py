@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from slurm_adapter.connect.port import ConnectionLostError
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.launch.desk import NOTHING, Done, owner
-from slurm_adapter.launch.refusal import with_directives
+from slurm_adapter.launch.script.refusal import with_directives
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from slurm_adapter.launch.desk import Desk
-    from slurm_adapter.launch.sbatch import Script
+    from slurm_adapter.launch.script.sbatch import Script
 
 _LONG_OPTION = re.compile(r"--([a-z][a-z0-9-]+)")
 # sbatch(1), INPUT ENVIRONMENT VARIABLES: those that are not spelled like their option.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from slurm_adapter.job import Job
-    from slurm_adapter.launch.sbatch import Script
+    from slurm_adapter.launch.script.sbatch import Script
     from slurm_adapter.network.rows import Row
     from slurm_adapter.plan import Plan, RankPlan
 

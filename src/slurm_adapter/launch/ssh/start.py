@@ -11,8 +11,8 @@ from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import VISIBLE_DEVICES
 from slurm_adapter.contracts import wanted_view
 from slurm_adapter.errors import ClusterUnfitError
-from slurm_adapter.launch.network import choose_network
 from slurm_adapter.launch.snapshot import moved_to
+from slurm_adapter.launch.ssh.network import choose_network
 from slurm_adapter.network.choose import not_known_yet
 from slurm_adapter.network.report import Report
 from slurm_adapter.network.rows import row_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from slurm_adapter.job import Job
-    from slurm_adapter.launch.agents import AgentFleet
+    from slurm_adapter.launch.ssh.agents import AgentFleet
     from slurm_adapter.network.choose import Choice
     from slurm_adapter.network.rows import Row
 

@@ -9,7 +9,7 @@ from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.node.events import Output
 
 if TYPE_CHECKING:
-    from slurm_adapter.launch.records import Record
+    from slurm_adapter.launch.ssh.records import Record
     from slurm_adapter.node.events import Event
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from slurm_adapter.contracts import contract_of
 from slurm_adapter.job import Argv, Boot, Command
-from slurm_adapter.launch.container import program_words, srun_options
-from slurm_adapter.launch.parts import jobs_of_parts, node_lists, srun_lines
+from slurm_adapter.launch.script.container import program_words, srun_options
+from slurm_adapter.launch.script.parts import jobs_of_parts, node_lists, srun_lines
 from slurm_adapter.network.hints import as_options
 from slurm_adapter.node.finish import START
 from slurm_adapter.quoting import shell_word, shell_words

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from slurm_adapter.cluster.hostlist import fold_hostlist
 from slurm_adapter.errors import ClusterUnfitError
-from slurm_adapter.launch.agents import of_each
+from slurm_adapter.launch.ssh.agents import of_each
 from slurm_adapter.network import ways
 from slurm_adapter.network.choose import Way, choose, given_variables, rdma_chooser
 from slurm_adapter.network.gids import NcclVersion
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from slurm_adapter.cluster.cluster import Node
     from slurm_adapter.job import Job
-    from slurm_adapter.launch.agents import AgentFleet
+    from slurm_adapter.launch.ssh.agents import AgentFleet
     from slurm_adapter.network.choose import Choice
     from slurm_adapter.network.report import Report
 

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from slurm_adapter.errors import AdapterError
-from slurm_adapter.launch.agents import together
+from slurm_adapter.launch.ssh.agents import together
 from slurm_adapter.node import frames
 from slurm_adapter.node.blame import Blame
 from slurm_adapter.node.events import Ended, Lost
@@ -16,9 +16,9 @@ from slurm_adapter.node.wire import pack
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from slurm_adapter.launch.agent import Agent
-    from slurm_adapter.launch.agents import AgentFleet
-    from slurm_adapter.launch.records import JobRecord
+    from slurm_adapter.launch.ssh.agent import Agent
+    from slurm_adapter.launch.ssh.agents import AgentFleet
+    from slurm_adapter.launch.ssh.records import JobRecord
     from slurm_adapter.node.events import Event
 
 _POLL_S = 0.5

@@ -19,7 +19,7 @@ from slurm_adapter.node.events import Ended, Lost, Output
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from slurm_adapter.launch.agent import Agent
+    from slurm_adapter.launch.ssh.agent import Agent
     from slurm_adapter.node.events import Event
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.launch.timelimit import read_time_limit
+from slurm_adapter.launch.script.timelimit import read_time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

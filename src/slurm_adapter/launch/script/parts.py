@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from slurm_adapter.contracts import contract_of
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.launch.directives import Directive, make_resources, tasks_per_node
-from slurm_adapter.launch.options import GPUS, MEMORY, VALUED, read_options
+from slurm_adapter.launch.script.directives import Directive, make_resources, tasks_per_node
+from slurm_adapter.launch.script.options import GPUS, MEMORY, VALUED, read_options
 from slurm_adapter.quoting import directive, shell_words
 from slurm_adapter.record import replace
 

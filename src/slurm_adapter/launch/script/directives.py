@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.contracts import contract_of
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.launch.options import GPUS, MEMORY
+from slurm_adapter.launch.script.options import GPUS, MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from slurm_adapter.job import Job
-    from slurm_adapter.launch.life import Life
+    from slurm_adapter.launch.script.life import Life
 
 # What contradicts a flag of the job -> how that is given.
 _AGAINST = {"exclusive": ("oversubscribe",), "requeue": ("no-requeue",)}

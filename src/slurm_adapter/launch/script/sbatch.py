@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from slurm_adapter import __version__
 from slurm_adapter.contracts import contract_of
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.launch.container import check_container, handed_over, interpreter
-from slurm_adapter.launch.directives import Directive, make_directives, ranks_per_node
-from slurm_adapter.launch.environment import environment_lines
-from slurm_adapter.launch.life import CHAIN, Life
-from slurm_adapter.launch.logpath import folder_of, read_log_path
-from slurm_adapter.launch.options import read_options
-from slurm_adapter.launch.parts import directive_lines, jobs_of_parts, make_parts, node_lists
-from slurm_adapter.launch.step import step_lines
+from slurm_adapter.launch.script.container import check_container, handed_over, interpreter
+from slurm_adapter.launch.script.directives import Directive, make_directives, ranks_per_node
+from slurm_adapter.launch.script.environment import environment_lines
+from slurm_adapter.launch.script.life import CHAIN, Life
+from slurm_adapter.launch.script.logpath import folder_of, read_log_path
+from slurm_adapter.launch.script.options import read_options
+from slurm_adapter.launch.script.parts import directive_lines, jobs_of_parts, make_parts, node_lists
+from slurm_adapter.launch.script.step import step_lines
 from slurm_adapter.launch.zipapp import PLAIN_NAME, zipapp_words
 from slurm_adapter.node.finish import START
 from slurm_adapter.quoting import directive, export_line, shell_word

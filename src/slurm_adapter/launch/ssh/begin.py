@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slurm_adapter.connect.dial import dial
-from slurm_adapter.launch.agent import Agent
 from slurm_adapter.launch.archive import agent_files
+from slurm_adapter.launch.ssh.agent import Agent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

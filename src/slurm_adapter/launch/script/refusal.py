@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from slurm_adapter.launch.options import GPUS, MEMORY
+from slurm_adapter.launch.script.options import GPUS, MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from slurm_adapter.launch.directives import Directive
+    from slurm_adapter.launch.script.directives import Directive
 
 # Words of slurm_errno.c (22.05 to 25.05) and of sbatch itself, by the option that they are about.
 _CARDS = r"\bgres\b|generic resource|\btres\b"

@@ -1,0 +1,1 @@
+"""A job over SSH: hosts are looked at, ranks started by agents, watched and ended."""

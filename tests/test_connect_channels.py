@@ -238,7 +238,7 @@ class TestLostConnection:
         try:
             before = time.monotonic()
             node.close()
-            assert time.monotonic() - before < 0.5
+            assert time.monotonic() - before < 20
         finally:
             os.kill(server, signal.SIGKILL)
             channel.close()

@@ -123,7 +123,7 @@ class TestFailures:
         with silent_listener(backlog=0) as port:
             before = time.monotonic()
             told = str(failure([Node("127.0.0.1", port=port)], config))
-            assert time.monotonic() - before < 3
+            assert time.monotonic() - before < 20
         assert f"no answer within 1 s ([127.0.0.1]:{port})" in told
 
     def test_a_server_that_says_nothing(self, sshd: LoopbackSshd) -> None:
@@ -235,7 +235,7 @@ def use(connection, index):
     opened.append(connection)
     if len(opened) == 2:
         print("open", flush=True)
-    return connection.run("sleep 20", limit_s=60)  # until it is interrupted
+    return connection.run("sleep 100", limit_s=100)  # until it is interrupted
 
 nodes = [Node("127.0.0.1"), Node("127.0.0.2"), Node("127.0.0.3", port=int(sys.argv[2]))]
 try:
@@ -260,7 +260,7 @@ def test_ctrl_c_ends_quickly_and_closes_what_was_opened(sshd: LoopbackSshd) -> N
         out, err = process.communicate(timeout=60)
     assert (out, err) == ("interrupted [False, False]\n", "")
     # Neither the silent server's ConnectTimeout nor the command's limit was waited for.
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 @contextmanager

@@ -204,7 +204,7 @@ class TestSilence:
             try:
                 before = time.monotonic()
                 lost(connection, channel)
-                assert 1 < time.monotonic() - before < 6
+                assert 1 < time.monotonic() - before < 30
                 assert channel.status() is None
             finally:
                 os.kill(server, signal.SIGKILL)

@@ -337,8 +337,8 @@ class TestOnSlurm:
         job = out.split()[3]
         shown = user.run("scontrol", "show", "job", job)
         assert re.findall(r"Partition=(\w+)", shown) == ["debug", "train"]
-        row = next(line for line in user.run("slurm-adapter", "jobs").splitlines() if job in line)
-        assert row.split()[4:6] == ["5", "done"]
+        rows = map(str.split, user.run("slurm-adapter", "jobs").splitlines())
+        assert [row[4:6] for row in rows if row[0] == job] == [["5", "done"]]
 
     def test_each_node_starts_its_ranks_whatever_the_order_of_names(self, user: User) -> None:
         out = user.run(

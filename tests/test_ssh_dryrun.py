@@ -69,7 +69,8 @@ class TestADryRun:
     def test_gives_all_ranks_of_a_node_in_one(self, user: User) -> None:
         hosts = "gpu-n00:2,gpu-n01:1"
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-        user.write("tell.py", f"import os\nprint(*(os.environ[name] for name in {names}))\n")
+        told = f"' '.join(os.environ[name] for name in {names}) + chr(10)"
+        user.write("tell.py", f"import os, sys\nsys.stdout.write({told})\n")
         lines = commands(dry_run(user, "--contract", "env", "tell.py", hosts=hosts))
         told = [sorted(node) for node in paste(user, lines)]
         assert told == [["0 3 0 2", "1 3 1 2"], ["2 3 0 1"]]

@@ -128,7 +128,7 @@ def tree(folder: Path) -> dict[str, tuple[object, ...]]:
 
 
 def assert_left_clean(host: Host) -> None:
-    deadline = time.monotonic() + 10  # the receiving end tidies up when its input has ended
+    deadline = time.monotonic() + 60  # the receiving end tidies up when its input has ended
     state = host.copy.parent / STATE
     while (left := {path.name for path in state.iterdir()}) != {"lock", "used-proj"}:
         assert time.monotonic() < deadline, left
@@ -309,13 +309,13 @@ class TestInterruption:
         assert_left_clean(host)
 
     def test_ctrl_c_ends_it_soon(self, code: Path, make_host: Callable[..., Host]) -> None:
-        hanging = make_host("gpu02", around="exec sleep 10")
+        hanging = make_host("gpu02", around="exec sleep 100")
         timer = threading.Timer(0.5, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
         timer.start()
         started = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             synced(code, make_host(), hanging, patience_s=60)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 30
 
     def test_a_file_that_changes_meanwhile(self, code: Path, host: Host) -> None:
         found = find_code(str(code))

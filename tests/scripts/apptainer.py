@@ -36,7 +36,7 @@ def main(words: list[str]) -> None:
     ]
     own = [word for name in ("etc", "opt") for word in ("--ro-bind", f"{image}/{name}", f"/{name}")]
     machine = ["--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc", "--bind", "/sys", "/sys"]
-    hosts = ["--ro-bind", "/etc/hosts", "/etc/hosts", "--bind", "/tmp", "/tmp"]
+    hosts = ["--ro-bind", "/etc/hosts", "/etc/hosts", "--tmpfs", "/tmp"]
     within = [
         "--ro-bind",
         "/usr",

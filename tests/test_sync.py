@@ -42,6 +42,9 @@ _MEANT_FOR_US = (
 )
 WHOLE, ANY = 1 << 60, 0  # no file is large enough for rsync; every one is
 
+SILENT = "exec cat 3>&1 >/dev/null"
+"""A command that never answers, and ends with its input."""
+
 
 class Host:
     """A host whose /elsewhere is a directory of its own, over any connection."""
@@ -309,7 +312,7 @@ class TestInterruption:
         assert_left_clean(host)
 
     def test_ctrl_c_ends_it_soon(self, code: Path, make_host: Callable[..., Host]) -> None:
-        hanging = make_host("gpu02", around="exec sleep 100")
+        hanging = make_host("gpu02", around=SILENT)
         timer = threading.Timer(0.5, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
         timer.start()
         started = time.monotonic()
@@ -505,7 +508,7 @@ class TestHostsThatCannot:
 
     def test_one_that_hangs(self, code: Path, make_host: Callable[..., Host]) -> None:
         with pytest.raises(ClusterUnfitError, match=r"gpu02: no answer for 0\.5 s"):
-            synced(code, make_host(), make_host("gpu02", around="exec sleep 5"), patience_s=0.5)
+            synced(code, make_host(), make_host("gpu02", around=SILENT), patience_s=0.5)
 
     def test_one_that_takes_its_time_says_so(
         self, code: Path, host: Host, monkeypatch: pytest.MonkeyPatch

@@ -14,9 +14,9 @@ demo: $(DEMO)
 	PATH="$(CURDIR)/$(BIN):$$PATH" slurm-adapter local --nodes 2 examples/modelarts/train.py --processes 2 --epochs 3
 
 #: make test       everything, on a real Slurm cluster brought up for the tests (as root)
-# In six processes, each with a cluster of its own: most tests wait for others' processes.
+# In five processes, each with a cluster of its own: most tests wait for others' processes.
 test: $(TEST) compiled
-	$(BIN)/python -m pytest -n 6 --dist worksteal $(PYTEST)
+	$(BIN)/python -m pytest -n 5 --dist worksteal $(PYTEST)
 
 #: make lint       style, types, import rule
 lint: $(TEST)

@@ -131,8 +131,9 @@ def read_worker_logs(folder: Path) -> list[str]:
 
 @pytest.fixture
 def user(slurm: SlurmCluster, request: pytest.FixtureRequest) -> User:
-    """The ordinary user, in a directory with a space in its name."""
-    name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
+    """The ordinary user, in a directory with a space in its name that no other test has."""
+    module, test = request.node.path.stem.removeprefix("test_"), request.node.name
+    name = "".join(letter if letter.isalnum() else "-" for letter in f"{module} {test}")
     folder = PurePosixPath("/home/ada") / f"my runs {name}"
     slurm.write(folder / ".made", "")
     return User(slurm, folder)

@@ -127,6 +127,24 @@ class TestWithoutSlurm:
         assert "--script FILE" in done.err
         assert "slurm-adapter local" in done.err
 
+    @pytest.mark.parametrize(
+        ("data", "mode", "said"),
+        [
+            (b"#!/bin/sh\n", 0o644, "sbatch is not on this machine's PATH"),
+            (b"\x7fELF of another machine", 0o755, "sbatch cannot be started: Exec format error"),
+        ],
+    )
+    def test_one_that_does_not_run_is_told(
+        self, folder: Path, data: bytes, mode: int, said: str
+    ) -> None:
+        tool = folder / "sbatch"
+        tool.write_bytes(data)
+        tool.chmod(mode)
+        env = {"PATH": f"{folder}:{WITHOUT_SLURM}"}
+        done = adapter("sbatch", "train.py", cwd=folder, env=env)
+        assert (done.status, done.out) == (3, "")
+        assert done.err.splitlines()[-2] == f"slurm-adapter: {said}"
+
     def test_scripts_can_be_written_and_shown(self, folder: Path) -> None:
         env = {"PATH": WITHOUT_SLURM}
         assert adapter("sbatch", "--script", "-", "train.py", cwd=folder, env=env).status == 0

@@ -303,7 +303,10 @@ def _row(record: BatchRecord, found: dict[str, BatchState]) -> tuple[str, ...]:
     else:
         words = "not known" if state is None else _words(state)
     ranks = "-" if record.ranks is None else str(record.ranks)
-    nodes = state.nodes if state is not None and not state.waits else f"{record.nodes} nodes"
+    count = "1 node" if record.nodes == 1 else f"{record.nodes} nodes"
+    # One that was cancelled while it waited has had none: their number stands there then.
+    has_some = state is not None and not state.waits and not state.nodes.isdecimal()
+    nodes = state.nodes if state is not None and has_some else count
     return record.key, record.name, submitted, ranks, words, nodes
 
 

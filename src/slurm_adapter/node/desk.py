@@ -130,16 +130,23 @@ def run(
     """Run a program to its end; return its exit status and what it wrote.
 
     Raises:
-        FileNotFoundError: there is no such program.
+        FileNotFoundError: there is no such program that this user may run.
+        ClusterUnfitError: it cannot be started.
         TimeoutError: it took longer than `limit_s`, and was killed.
     """
-    process = subprocess.Popen(
-        words,
-        env=dict(environment),
-        stdin=subprocess.DEVNULL if data is None else subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    try:
+        process = subprocess.Popen(
+            words,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL if data is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+    except (FileNotFoundError, PermissionError):  # one that this user may not run is none
+        raise FileNotFoundError(words[0]) from None
+    except OSError as refused:
+        why = f"{words[0]} cannot be started: {refused.strerror}"
+        raise ClusterUnfitError(why, f"See `type {words[0]}` there.") from refused
     deadline = None if limit_s is None else time.monotonic() + limit_s
     with process:
         try:

@@ -391,7 +391,8 @@ class TestOnSlurm:
         listed = [line.split() for line in user.run("slurm-adapter", "jobs").splitlines()]
         (row,) = [cells for cells in listed if cells and cells[0] == job]
         assert row[5:] == ["running", "gpu-n[00-01],gpu-n02"]
-        assert job not in user.run("slurm-adapter", "jobs", "--all").replace(job, "", 1)
+        keys = [row.split()[0] for row in user.run("slurm-adapter", "jobs", "--all").splitlines()]
+        assert [key for key in keys if key.partition("+")[0] == job] == [job]
         user.run("slurm-adapter", "stop", job)
         ended = user.run("squeue", "-h", "-t", "all", "-o", "%T", "-j", job)
         assert ended.split() == ["CANCELLED", "CANCELLED"]

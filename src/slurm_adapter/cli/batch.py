@@ -54,11 +54,10 @@ def desk_for(record: BatchRecord, desk: Desk | None = None) -> Desk:
     """
     if not record.login:
         return Here()
-    from slurm_adapter.launch.login import open_login  # noqa: PLC0415 - connects
-    from slurm_adapter.launch.patient import Patient  # noqa: PLC0415
+    from slurm_adapter.launch.patient import Patient  # noqa: PLC0415 - connects
 
     def again() -> Desk:
-        return open_login(record.login, say, record.python)
+        return _opened(record)
 
     return Patient(desk or again(), again, say, f"job {record.job_id}")
 

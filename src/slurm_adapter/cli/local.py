@@ -11,7 +11,7 @@ from slurm_adapter.cli.parts import refuse_parts
 from slurm_adapter.cli.report import boot_warnings, check_format, print_dry_run, say, warn
 from slurm_adapter.cli.request import job_from_layers, settings_of
 from slurm_adapter.launch.local import install_packages, prepare_local, start_here
-from slurm_adapter.launch.ssh.logs import NodeLogs
+from slurm_adapter.launch.logs import NodeLogs
 from slurm_adapter.node.events import Output
 from slurm_adapter.node.process import raise_descriptor_limit
 from slurm_adapter.node.program import make_folder, make_told

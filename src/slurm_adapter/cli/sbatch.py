@@ -21,7 +21,7 @@ from slurm_adapter.launch.desk import Here
 from slurm_adapter.launch.script.life import CHAIN
 from slurm_adapter.launch.script.logpath import log_file
 from slurm_adapter.launch.script.sbatch import HEADER, Script, make_script
-from slurm_adapter.launch.zipapp import zipapp_name
+from slurm_adapter.launch.zipapp import PLAIN_NAME, zipapp_name
 from slurm_adapter.output import write_stdout
 from slurm_adapter.plan import Plan, make_plan
 from slurm_adapter.quoting import shell_words
@@ -96,7 +96,9 @@ def _made(errand: Errand, preview_nodes: str | None) -> tuple[Plan, Script, tupl
     """Return the plan, the script, and what there is to warn of."""
     job = errand.job
     site = frozenset() if errand.desk is None else slurm.site_options(errand.desk)
-    made = make_script(job, errand.adapter, errand.base, site, zipapp_name())
+    # Its name is that of its content, which is made for it.
+    zipapp = zipapp_name() if job.container is not None else PLAIN_NAME
+    made = make_script(job, errand.adapter, errand.base, site, zipapp)
     plan = make_plan(job, preview(job, preview_nodes), preview_run(job))
     boot = boot_warnings(plan, errand.program)
     return plan, made, (*plan.warnings, *made.warnings, *boot, *errand.warnings)

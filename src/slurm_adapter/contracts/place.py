@@ -14,7 +14,7 @@ from slurm_adapter.setting import Word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from slurm_adapter.cluster.cluster import Cluster, Node, Run
     from slurm_adapter.job import Job
@@ -189,11 +189,30 @@ def run_directly(place: Place, words: Iterable[Word]) -> Iterator[Word]:
 
 def check_one_task(cluster: Cluster, contract: str) -> None:
     """Refuse a step with several tasks on a node: each would think it owns all GPUs (SB-07)."""
-    for node in cluster.nodes:
+    refuse_more_tasks(
+        cluster.nodes,
+        cluster.source,
+        f"the {contract} contract starts one on each node",
+        "--contract env for one rank per GPU",
+    )
+
+
+def refuse_more_tasks(nodes: Sequence[Node], step: str, why: str, otherwise: str) -> None:
+    """Refuse a step with several tasks on a node.
+
+    Args:
+        nodes: the step's.
+        step: what it is called.
+        why: what wants a single one there, for people.
+        otherwise: what could be said in place of another srun line.
+
+    Raises:
+        StepError: with the srun line that has one on each.
+    """
+    for node in nodes:
         if node.tasks is not None and node.tasks > 1:
             raise StepError(
-                f"{node.name} has {node.tasks} tasks in {cluster.source}; the {contract}"
-                " contract starts one on each node",
-                f"srun --nodes={len(cluster.nodes)} --ntasks={len(cluster.nodes)}"
-                " slurm-adapter exec ...   (or --contract env for one rank per GPU)",
+                f"{node.name} has {node.tasks} tasks in {step}; {why}",
+                f"srun --nodes={len(nodes)} --ntasks={len(nodes)} slurm-adapter exec ...   (or"
+                f" {otherwise})",
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from slurm_adapter.cluster.counts import count_gpus
+from slurm_adapter.contracts.place import refuse_more_tasks
 from slurm_adapter.errors import StepError
 from slurm_adapter.record import replace
 from slurm_adapter.setting import Setting
@@ -36,14 +37,12 @@ def with_own_ranks(
         StepError: where a node has several tasks, or where nothing says how many GPUs the others
             have: ranks are counted through all nodes.
     """
-    for node in nodes:
-        if node.tasks is not None and node.tasks > 1:
-            raise StepError(
-                f"{node.name} has {node.tasks} tasks in {step}; with --ranks-by node one task on"
-                " each node starts all ranks there",
-                f"srun --nodes={len(nodes)} --ntasks={len(nodes)} slurm-adapter exec ...   (or"
-                " --ranks-by slurm for a task for each rank)",
-            )
+    refuse_more_tasks(
+        nodes,
+        step,
+        "with --ranks-by node one task on each node starts all ranks there",
+        "--ranks-by slurm for a task for each rank",
+    )
     own = nodes[index]
     gpus = own.gpus or 0
     if own.part is not None:

@@ -12,7 +12,7 @@ import time
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.node import process, relay, signals
 from slurm_adapter.node.namespaces import RefusedError
-from slurm_adapter.node.nest import Ways, run_nested, send, status_of
+from slurm_adapter.node.nest import Ways, end_after, run_nested, send, status_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _AGAIN_S = 0.01
 _DYING_S = 5.0
 """What waits for a disk that does not answer does not even die of SIGKILL."""
-_UNEXPECTED = 70  # sysexits.h: EX_SOFTWARE
 
 
 def run_guarded(inner: Callable[[], int]) -> int:
@@ -105,21 +104,16 @@ def _run_below(inner: Callable[[], int], ways: Ways) -> int:
 def _be_below(
     inner: Callable[[], int], ways: Ways, tell: int, die_with_parent: process.Prepare
 ) -> NoReturn:
-    status = _UNEXPECTED
-    try:
+    def whole() -> int:
         process.become_subreaper()
         _end_with_parent(os.getppid())
         die_with_parent()
         os.setsid()
         ways.begin()
         os.close(tell)
-        status = inner()
-    except BaseException:  # noqa: BLE001 - two processes must never go on from here
-        import traceback  # noqa: PLC0415
+        return inner()
 
-        traceback.print_exc()
-    finally:
-        os._exit(status)
+    end_after(whole)
 
 
 def _end_with_parent(parent: int) -> None:

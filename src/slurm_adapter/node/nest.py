@@ -133,22 +133,31 @@ def _keep(
 
 def _be_first(inner: Callable[[], int], ways: Ways, tell: int, alive: int) -> NoReturn:
     """In the first process: end with the keeper, see one's own processes only, then go on."""
-    status = _UNEXPECTED
+
+    def whole() -> int:
+        os.write(tell, f"first {own}".encode())
+        os.close(tell)
+        return inner()
+
     try:
         process.die_with_parent()
         # As our starter knows it; what /proc shows may be a namespace further out.
         own = os.read(alive, _MOST_BYTES).decode()
         if select.select([alive], [], [], 0)[0]:  # its only writer, the keeper, died in between
-            os._exit(status)
+            os._exit(_UNEXPECTED)
         kernel.follow_machine()
         _mount_proc()
         ways.begin()
     except OSError as error:
         _refuse(tell, error)
-        os._exit(status)
+        os._exit(_UNEXPECTED)
+    end_after(whole)
+
+
+def end_after(inner: Callable[[], int]) -> NoReturn:
+    """Run a function and end this process with its status, whatever it raises."""
+    status = _UNEXPECTED
     try:
-        os.write(tell, f"first {own}".encode())
-        os.close(tell)
         status = inner()
     except BaseException:  # noqa: BLE001 - two processes must never go on from here
         import traceback  # noqa: PLC0415

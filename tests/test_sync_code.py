@@ -34,6 +34,23 @@ def found(code: Code) -> set[str]:
     return {name for name in names if not name.endswith(("-ignore", ".gitignore"))}
 
 
+def test_a_file_is_held_by_its_name_or_through_links(tmp_path: Path) -> None:
+    make(tmp_path, "real/train.py", "real/out.py", "else.py", git="out.py\n/hidden\n")
+    for name, target in {
+        "boot.py": "real/train.py",
+        "also": "real",
+        "away.py": "/nowhere/train.py",
+        "lost.py": "real/out.py",
+        "hidden": "real",
+    }.items():
+        (tmp_path / name).symlink_to(target)
+    code = find_code(str(tmp_path))
+    for path in ("real/train.py", "boot.py", "also/train.py", "away.py"):
+        assert code.holds(path), path
+    for path in ("real/out.py", "also/out.py", "lost.py", "hidden/train.py", "none.py", "real"):
+        assert not code.holds(path), path
+
+
 class TestIgnoreFiles:
     def test_without_any_everything_is_code(self, tmp_path: Path) -> None:
         make(tmp_path, "train.py", "a/b/c.txt", ".hidden", ".venv/x")

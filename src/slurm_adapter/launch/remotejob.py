@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from slurm_adapter.elsewhere import HOME, at_home
-from slurm_adapter.errors import BadValueError
 from slurm_adapter.job import Boot
 from slurm_adapter.launch.runtime import warn_of_image
+from slurm_adapter.launch.snapshot import check_boot
 from slurm_adapter.launch.sync import Target, find_code, sync
 from slurm_adapter.record import replace
 
@@ -66,13 +65,7 @@ def code_of(job: Job) -> Code:
         BadValueError: there is more than can be code, or its boot file is left out.
     """
     code = find_code(job.code, (f"{job.code}/slurm-adapter",))
-    if isinstance(job.program, Boot):
-        boot = os.path.relpath(job.program.path, job.code)
-        if boot not in {entry.path for entry in code.files}:
-            raise BadValueError(
-                f"the boot file is left out of the copy by an ignore file of {job.code}",
-                "Take it out of .gitignore, or put !NAME into .slurm-adapter-ignore.",
-            )
+    check_boot(job, code, "copy")
     return code
 
 

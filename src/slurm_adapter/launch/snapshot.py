@@ -41,6 +41,7 @@ def take(code: str, job: Job) -> tuple[str, ...]:
 
     jobs = f"{code}/slurm-adapter"  # where jobs have their folders unless told otherwise
     found = find_code(code, (job.folder, jobs))
+    check_boot(job, found, "snapshot")
     target = Path(job.code)
     try:
         target.parent.mkdir(mode=0o700, parents=True)
@@ -52,14 +53,22 @@ def take(code: str, job: Job) -> tuple[str, ...]:
             f"no snapshot of {code} can be made in {target}: {error.strerror}",
             "Make room there, name another place with --job-folder, or go without --snapshot.",
         ) from error
-    boot = job.program.path if isinstance(job.program, Boot) else None
-    if boot is not None and not Path(boot).exists():
-        shutil.rmtree(target.parent, ignore_errors=True)
+    return found.warnings
+
+
+def check_boot(job: Job, code: Code, what: str) -> None:
+    """Refuse a copy of the code without the file that the job starts; `what` the copy is called.
+
+    Raises:
+        BadValueError: it is left out.
+    """
+    if not isinstance(job.program, Boot):
+        return
+    if not code.holds(os.path.relpath(job.program.path, job.code)):
         raise BadValueError(
-            f"the boot file is left out of the snapshot by an ignore file of {code}",
+            f"the boot file is left out of the {what} by an ignore file of {code.folder}",
             "Take it out of .gitignore, or put !NAME into .slurm-adapter-ignore.",
         )
-    return found.warnings
 
 
 def folder_of(job: Job) -> str:

@@ -83,6 +83,21 @@ class Code:
         count = len(self.files)
         return f"{count:,} file{'' if count == 1 else 's'}, {amount(self.size)}"
 
+    def holds(self, path: str) -> bool:
+        """Say whether a file of the code directory is in a copy, by its own name or through links.
+
+        `path` is relative. What an absolute link that leads out names is taken to be there.
+        """
+        kinds = {entry.path: entry.kind for entry in self.entries}
+        if kinds.get(path) == "file":
+            return True
+        steps = path.split("/")
+        if not any(kinds.get("/".join(steps[:end])) == "link" for end in range(1, len(steps) + 1)):
+            return False
+        root = os.path.realpath(self.folder)
+        real = os.path.relpath(os.path.realpath(f"{self.folder}/{path}"), root)
+        return real.startswith("../") or kinds.get(real) == "file"
+
     def source(self, entry: Entry) -> str:
         """Return where the contents of a file are read, links on the way followed."""
         return f"{self.folder}/{entry.path}"

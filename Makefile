@@ -3,20 +3,21 @@ SHELL := /bin/bash
 BIN := .venv/bin
 DEMO := .venv/.demo-installed
 TEST := .venv/.test-installed
+PACKAGE := .venv/.package-installed
 
-.PHONY: help demo test lint bench generated cluster clean compiled
+.PHONY: help demo test lint bench generated cluster clean
 
 help:
 	@sed -n 's/^#: //p' Makefile
 
 #: make demo       two pretended nodes with two processes each train a small model here
-demo: $(DEMO)
+demo: $(DEMO) $(PACKAGE)
 	PATH="$(CURDIR)/$(BIN):$$PATH" slurm-adapter local --nodes 2 examples/modelarts/train.py --processes 2 --epochs 3
 
 #: make test       everything, on a real Slurm cluster brought up for the tests (as root)
 # In five processes, each with a cluster of its own: most tests wait for others' processes.
-test: $(TEST) compiled
-	$(BIN)/python -m pytest -n 5 --dist worksteal $(PYTEST)
+test: $(TEST) $(PACKAGE)
+	$(BIN)/pytest -n 5 --dist worksteal $(PYTEST)
 
 #: make lint       style, types, import rule
 lint: $(TEST)
@@ -26,25 +27,27 @@ lint: $(TEST)
 	$(BIN)/lint-imports
 
 #: make bench      the figures, side by side with their peers
-bench: $(TEST) compiled
+bench: $(TEST) $(PACKAGE)
 	tools/system-packages.sh bench
 	$(BIN)/python bench/run.py
 
 #: make generated  rewrite what is generated: sbatch/*.sbatch and parts of docs/
-generated: $(TEST)
+generated: $(TEST) $(PACKAGE)
 	$(BIN)/python tools/generate.py
 
 #: make cluster    a shell on the test cluster's head, as its ordinary user (as root)
-cluster: $(TEST)
+cluster: $(TEST) $(PACKAGE)
 	cd tests && ../$(BIN)/python -m testbed --project ..
 
 #: make clean      take away what was made here
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache slurm-adapter
 
-# Jobs of the test cluster run as another user, who cannot write byte code beside the sources.
-compiled: $(TEST)
-	@$(BIN)/python -m compileall -q src
+# What is tried is the package as a user gets it, never the folder beside the tests: installed anew
+# whenever a file of it has changed. flit is there already, so that no build needs a download.
+$(PACKAGE): $(DEMO) $(shell find slurm_adapter -name '*.py' -o -type d ! -name __pycache__)
+	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall .
+	touch $@
 
 $(DEMO): pyproject.toml
 	tools/system-packages.sh venv

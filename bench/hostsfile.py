@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 from figure import Figure
 
 from slurm_adapter.contracts.place import name_workers
-from slurm_adapter.node import facts, hosts
+from slurm_adapter.node.facts import facts
+from slurm_adapter.node.view import hosts_file as hosts
 
 NODES = 10_000
 _RUNS = 15

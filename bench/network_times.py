@@ -19,7 +19,7 @@ from slurm_adapter.network.choose import choose, rdma_chooser  # noqa: E402
 from slurm_adapter.network.gids import NcclVersion  # noqa: E402
 from slurm_adapter.network.interfaces import read_interfaces  # noqa: E402
 from slurm_adapter.network.rdma import read_ports  # noqa: E402
-from slurm_adapter.network.ways import way_toward  # noqa: E402
+from slurm_adapter.network.routes import way_toward  # noqa: E402
 
 _RUNS = 9
 _PAIRS, _HCAS, _PEERS = 100, 16, 9_999

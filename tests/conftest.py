@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+import slurm_adapter
 from testbed import JobEnd, SlurmCluster, SshHosts, no_ssh, unavailable
 
 PROJECT = Path(__file__).parents[1]
@@ -23,8 +24,20 @@ _WITH_VIEWS = (
 _SINGLE = ("test_becomes_a_command_line", "test_channels_and_the_interpreter_arrive")
 
 
+def _check_installed() -> None:
+    """Refuse to try the folder that the tests stand beside, or a package that is behind it."""
+    installed, folder = Path(slurm_adapter.__file__).parent, PROJECT / "slurm_adapter"
+    ours, theirs = [
+        {path.relative_to(root): path.read_bytes() for path in root.rglob("*.py")}
+        for root in (installed, folder)
+    ]
+    if installed == folder or ours != theirs:
+        pytest.exit(f"{installed} is not {folder} as installed: make test installs it", 2)
+
+
 def pytest_configure() -> None:
     """Have what tests start heed all signals, also where this was started by nohup or with &."""
+    _check_installed()
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             # Unlike one that is ignored, a signal that is handled is not inherited so.

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_adapter.node.events import Output
+from slurm_adapter.node.ranks.events import Output
 from slurm_adapter.show.lines import LinePrinter, LogChoice
 from slurm_adapter.show.live import Screen, live_or_plain
 from terminal import Terminal, terminal

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from slurm_adapter.cluster.cluster import Node
-from slurm_adapter.connect.here import HereConnection
-from slurm_adapter.job import Command, Job
-from slurm_adapter.launch.archive import agent_files
-from slurm_adapter.launch.ssh.agent import Agent
-from slurm_adapter.launch.ssh.agents import AgentFleet, Timing
+from slurm_adapter.job.job import Command, Job
+from slurm_adapter.launch.ssh.fleet import AgentFleet, Timing
 from slurm_adapter.launch.ssh.start import look_around, start
-from slurm_adapter.node import frames
-from slurm_adapter.node.events import Ended, Lost
-from slurm_adapter.node.frames import frame
+from slurm_adapter.node.protocol import framing as frames
+from slurm_adapter.node.protocol.framing import frame
+from slurm_adapter.node.ranks.events import Ended, Lost
+from slurm_adapter.remote.agent import Agent
+from slurm_adapter.remote.agent_archive import agent_files
+from slurm_adapter.remote.transport.here import HereConnection
 from steps import SCRIPTS
 
 RUN = "511cdec0-1708-4c48-b305-c741f35c9a75"

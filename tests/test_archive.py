@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_adapter.launch.archive import agent_files, interpreter_words
-from slurm_adapter.node import frames
+from slurm_adapter.node.protocol import framing as frames
+from slurm_adapter.remote.agent_archive import agent_files, interpreter_words
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 SUPPORTED = ("3.10", "3.11", "3.12", "3.13")
@@ -110,12 +110,12 @@ class TestAsAProgram:
         with zipfile.ZipFile(archive) as opened:
             rooms = {name.split("/")[1] for name in opened.namelist() if name.count("/") > 1}
             assert opened.testzip() is None
-        assert rooms == {"node", "contracts", "cluster", "network"}
+        assert rooms == {"node", "contracts", "cluster", "network", "job"}
 
 
 class TestMaking:
     PROGRAM = (
-        "from hashlib import sha256; from slurm_adapter.launch.archive import *;"
+        "from hashlib import sha256; from slurm_adapter.remote.agent_archive import *;"
         "print(sha256(agent_files().code).hexdigest(), sha256(agent_files().archive).hexdigest())"
     )
 

@@ -15,9 +15,14 @@ import pytest
 
 from loopback import LoopbackSshd, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
-from slurm_adapter.connect.dial import dial
-from slurm_adapter.connect.here import HereConnection
-from slurm_adapter.connect.port import Channel, Connection, ConnectionLostError, NoAnswerError
+from slurm_adapter.remote.transport.connect_all import dial
+from slurm_adapter.remote.transport.here import HereConnection
+from slurm_adapter.remote.transport.port import (
+    Channel,
+    Connection,
+    ConnectionLostError,
+    NoAnswerError,
+)
 
 pytestmark = pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd())
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from loopback import LoopbackSshd, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
-from slurm_adapter.connect.config import SshConfig
-from slurm_adapter.connect.dial import dial
-from slurm_adapter.connect.hops import hop_nodes
-from slurm_adapter.connect.hostblocks import read_host_blocks
-from slurm_adapter.connect.patterns import matches_list
-from slurm_adapter.connect.settings import Settings
-from slurm_adapter.connect.tokens import expand, tokens
 from slurm_adapter.errors import AdapterError, BadValueError
+from slurm_adapter.remote.transport.connect_all import dial
+from slurm_adapter.remote.transport.host_blocks import read_host_blocks
+from slurm_adapter.remote.transport.patterns import matches_list
+from slurm_adapter.remote.transport.proxy_jump import hop_nodes
+from slurm_adapter.remote.transport.ssh_config import SshConfig
+from slurm_adapter.remote.transport.ssh_settings import Settings
+from slurm_adapter.remote.transport.tokens import expand, tokens
 
 pytestmark = pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd())
 

@@ -15,10 +15,10 @@ import pytest
 
 from loopback import LoopbackSshd, free_port, make_key, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
-from slurm_adapter.connect.dial import dial
-from slurm_adapter.connect.port import Connection
-from slurm_adapter.connect.unreachable import UnreachableError
 from slurm_adapter.errors import ClusterUnfitError, report
+from slurm_adapter.remote.transport.connect_all import dial
+from slurm_adapter.remote.transport.port import Connection
+from slurm_adapter.remote.transport.unreachable import UnreachableError
 
 PASSPHRASE = "open sesame"  # noqa: S105 - of a key that lives as long as a test
 
@@ -227,7 +227,7 @@ INTERRUPTED = """
 import signal, sys, threading
 from pathlib import Path
 from slurm_adapter.cluster.cluster import Node
-from slurm_adapter.connect.dial import dial
+from slurm_adapter.remote.transport.connect_all import dial
 
 opened = []
 

@@ -11,9 +11,9 @@ import pytest
 
 from loopback import LoopbackSshd, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
-from slurm_adapter.connect.dial import dial
-from slurm_adapter.connect.here import HereConnection
-from slurm_adapter.connect.port import ConnectionLostError, Files, NoAnswerError
+from slurm_adapter.remote.transport.connect_all import dial
+from slurm_adapter.remote.transport.here import HereConnection
+from slurm_adapter.remote.transport.port import ConnectionLostError, Files, NoAnswerError
 
 pytestmark = pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd())
 

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from loopback import LoopbackSshd, make_key, public_part, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
-from slurm_adapter.connect.algorithms import order_key_types
-from slurm_adapter.connect.config import SshConfig
-from slurm_adapter.connect.dial import dial
-from slurm_adapter.connect.failure import ConnectError
-from slurm_adapter.connect.hostkeys import fingerprint, judge
-from slurm_adapter.connect.knownhosts import KnownHosts, known_hosts_line
-from slurm_adapter.connect.settings import Settings
-from slurm_adapter.connect.unreachable import UnreachableError
+from slurm_adapter.remote.transport.algorithms import order_key_types
+from slurm_adapter.remote.transport.connect_all import dial
+from slurm_adapter.remote.transport.errors import ConnectError
+from slurm_adapter.remote.transport.host_keys import fingerprint, judge
+from slurm_adapter.remote.transport.known_hosts import KnownHosts, known_hosts_line
+from slurm_adapter.remote.transport.ssh_config import SshConfig
+from slurm_adapter.remote.transport.ssh_settings import Settings
+from slurm_adapter.remote.transport.unreachable import UnreachableError
 
 pytestmark = pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd())
 

@@ -14,9 +14,9 @@ import pytest
 
 from loopback import LoopbackSshd, make_key, public_part, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
-from slurm_adapter.connect.dial import dial
-from slurm_adapter.connect.terminal import NoTerminalError, Terminal
-from slurm_adapter.connect.unreachable import UnreachableError
+from slurm_adapter.remote.transport.connect_all import dial
+from slurm_adapter.remote.transport.terminal import NoTerminalError, Terminal
+from slurm_adapter.remote.transport.unreachable import UnreachableError
 
 pytestmark = pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd())
 

@@ -13,9 +13,9 @@ import pytest
 
 from loopback import LoopbackSshd, free_port, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
-from slurm_adapter.connect.dial import dial
-from slurm_adapter.connect.port import Channel, Connection
-from slurm_adapter.connect.unreachable import UnreachableError
+from slurm_adapter.remote.transport.connect_all import dial
+from slurm_adapter.remote.transport.port import Channel, Connection
+from slurm_adapter.remote.transport.unreachable import UnreachableError
 
 pytestmark = pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd())
 

@@ -16,11 +16,11 @@ import pytest
 from commandline import adapter
 from conftest import User
 from slurm_adapter import AdapterError, Boot, Job
-from slurm_adapter.job import Channel, Container
-from slurm_adapter.launch.desk import Here
+from slurm_adapter.job.job import Channel, Container
 from slurm_adapter.launch.script.sbatch import make_script
-from slurm_adapter.launch.zipapp import write_zipapp, zipapp_name
+from slurm_adapter.launch.script.zipapp import write_zipapp, zipapp_name
 from slurm_adapter.record import replace
+from slurm_adapter.remote.submit_host import Here
 
 STAND_IN = Path(__file__).parent / "scripts" / "apptainer.py"
 JOB = Job(

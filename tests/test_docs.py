@@ -11,13 +11,14 @@ import pytest
 
 from commandline import adapter
 from conftest import ADAPTER, PROJECT
-from slurm_adapter.connect.dial import OPENINGS
-from slurm_adapter.connect.settings import ALIVE_INTERVAL_S, CONNECT_TIMEOUT_S
 from slurm_adapter.launch.batch.records import BatchRecord, keep
 from slurm_adapter.launch.batch.records import state_folder as batch_folder
 from slurm_adapter.launch.ssh.records import Host, JobRecord, Record, head_name, state_folder
-from slurm_adapter.launch.sync.code import LIMITS
-from slurm_adapter.node import leftovers, runs
+from slurm_adapter.node.agent import leftovers
+from slurm_adapter.node.agent import run_folder as runs
+from slurm_adapter.remote.code.files import LIMITS
+from slurm_adapter.remote.transport.connect_all import OPENINGS
+from slurm_adapter.remote.transport.ssh_settings import ALIVE_INTERVAL_S, CONNECT_TIMEOUT_S
 
 sys.path.insert(0, str(PROJECT / "tools"))
 from generate import commands, generated
@@ -127,7 +128,7 @@ def test_options_that_are_named_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_variables_that_are_named_exist(page: Path) -> None:
     options = {param.envvar for one in commands().values() for param in one.params}
-    source = "".join(path.read_text() for path in (PROJECT / "src").rglob("*.py"))
+    source = "".join(path.read_text() for path in (PROJECT / "slurm_adapter").rglob("*.py"))
     named = set(re.findall(r"(?:SLURM_ADAPTER|XDG)_\w+", page.read_text())) - options
     for name in named:
         # Hosts' variables are read by the rest of their names.
@@ -168,7 +169,7 @@ def test_modules_that_are_named_exist() -> None:
     named = re.findall(r"^[\w/]+\.py$", code_of(PROJECT / "docs/development.md"), re.MULTILINE)
     assert len(named) > 40
     for name in named:
-        there = PROJECT if name.startswith("tests/") else PROJECT / "src" / "slurm_adapter"
+        there = PROJECT if name.startswith("tests/") else PROJECT / "slurm_adapter"
         assert list(there.rglob(name)), name
 
 

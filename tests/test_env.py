@@ -159,10 +159,10 @@ class TestTable:
 def test_the_node_side_runs_from_one_file_on_a_bare_interpreter(tmp_path: Path) -> None:
     package = Path(slurm_adapter.__file__).parent
     heads = shutil.ignore_patterns(
-        "__pycache__", "cli", "show", "launch", "check", "torch.py", "jobfile.py"
+        "__pycache__", "cli", "show", "launch", "remote", "config", "torch.py"
     )
     shutil.copytree(package, tmp_path / "app/slurm_adapter", ignore=heads)
-    start = "import sys\nfrom slurm_adapter.node.main import main\nsys.exit(main())\n"
+    start = "import sys\nfrom slurm_adapter.node.step.main import main\nsys.exit(main())\n"
     (tmp_path / "app/__main__.py").write_text(start)
     zipapp.create_archive(tmp_path / "app", tmp_path / "app.pyz")
     bare = [str(Path(sys.executable).resolve()), "-I", "-S", "app.pyz"]

@@ -7,7 +7,7 @@ import pytest
 
 from conftest import ADAPTER, User
 from slurm_adapter.contracts.place import NODE_LOGS, name_workers
-from slurm_adapter.node.step import derive_uuid
+from slurm_adapter.node.step.step import derive_uuid
 
 START = "slurm-adapter: starting job 7 on n[00-01]\n"
 EXITED = "srun: error: n01: task 1: Exited with exit code 3\n"

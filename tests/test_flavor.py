@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from commandline import WITHOUT_SLURM, adapter
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.flavor import Flavor, read_flavor
+from slurm_adapter.job.flavor import Flavor, read_flavor
 
 CONSOLE = "GPU: 8*NVIDIA-V100 | CPU: 72核 | 内存：512GB"
 ENGLISH = "GPU: 8 × GP-Vnt1 | CPU: 72 cores | Memory: 512 GB"

@@ -5,7 +5,7 @@ import pytest
 from slurm_adapter import Argv, Job
 from slurm_adapter.cluster.counts import count_gpus, gpus_on_node, visible_devices
 from slurm_adapter.errors import StepError
-from slurm_adapter.node.step import plan_rank
+from slurm_adapter.node.step.step import plan_rank
 
 JOB = Job(program=Argv(("true",)), code="/c", folder="/f", contract="env")
 

@@ -10,14 +10,14 @@ import pytest
 from commandline import adapter
 from conftest import User
 from slurm_adapter import Argv, Job, Node, read_step
-from slurm_adapter.cli.parts import read_parts
+from slurm_adapter.cli.components import read_parts
 from slurm_adapter.cli.request import job_from_settings
-from slurm_adapter.cluster.components import components, first_tasks
+from slurm_adapter.cluster.step_components import components, first_tasks
+from slurm_adapter.config.jobfile import read_job_file, settings_from_options
 from slurm_adapter.errors import BadValueError, StepError
-from slurm_adapter.jobfile import read_job_file, settings_from_options
 from slurm_adapter.launch.script.sbatch import Script, make_script
-from slurm_adapter.node.bynode import with_own_ranks
-from slurm_adapter.node.finish import read_ends
+from slurm_adapter.node.step.finish import read_ends
+from slurm_adapter.node.step.per_node import with_own_ranks
 from testbed.waiting import until
 
 RECORDED = json.loads(

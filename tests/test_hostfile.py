@@ -8,8 +8,8 @@ import pytest
 from conftest import PROJECT
 from slurm_adapter import Node, read_hosts
 from slurm_adapter.cli.hosts import choose_nodes
+from slurm_adapter.config.jobfile import SshTable
 from slurm_adapter.errors import AdapterError, BadValueError, report
-from slurm_adapter.jobfile import SshTable
 
 PAGE = (PROJECT / "docs" / "hosts.md").read_text()
 Write = Callable[[str], Path]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from conftest import User
 from slurm_adapter.contracts.place import Workers
 from slurm_adapter.errors import ClusterUnfitError
-from slurm_adapter.node.facts import read_hosts_file
-from slurm_adapter.node.hosts import check_addresses, files_first, for_wrapper, hosts_text
+from slurm_adapter.node.facts.facts import read_hosts_file
+from slurm_adapter.node.view.hosts_file import check_addresses, files_first, for_wrapper, hosts_text
 from steps import run_step
 from testbed import SlurmCluster
 
@@ -124,7 +124,7 @@ class TestNamesThatDoNotResolve:
     """On a node of the cluster, whose name server denies everything at once."""
 
     def resolve(self, slurm: SlurmCluster, names: list[str], hosts: str = "{}") -> tuple[str, str]:
-        code = "import sys; from slurm_adapter.node.hosts import resolve_all"
+        code = "import sys; from slurm_adapter.node.view.hosts_file import resolve_all"
         code += f"; print(*resolve_all(sys.argv[1:], {hosts}))"
         done = slurm.run([sys.executable, "-c", code, *names], node="gpu-n01")
         return done.stdout, done.stderr

@@ -9,8 +9,8 @@ from conftest import PROJECT
 from hostlists import brief
 from slurm_adapter import read_hosts
 from slurm_adapter.cli.hosts import choose_nodes
+from slurm_adapter.config.jobfile import SshTable, merge, read_job_file
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.jobfile import SshTable, merge, read_job_file
 
 PAGE = (PROJECT / "docs" / "hosts.md").read_text()
 Write = Callable[[str], Path]

@@ -6,7 +6,7 @@ import pytest
 
 from slurm_adapter import AdapterError, Argv, Boot, Command, Job, Node
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.job import Channel
+from slurm_adapter.job.job import Channel
 from slurm_adapter.record import as_dict, record, replace
 
 JOB = Job(program=Boot("/c/train.py"), code="/c", folder="/f")

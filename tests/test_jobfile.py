@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from commandline import Done, adapter
+from slurm_adapter.config.jobfile import read_job_file
 from slurm_adapter.errors import BadValueError, report
-from slurm_adapter.jobfile import read_job_file
 
 EXAMPLE = """\
 name = "gpu-train"

@@ -8,7 +8,7 @@ import pytest
 from commandline import adapter
 from conftest import User
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.launch.script.life import Life
+from slurm_adapter.launch.script.time_and_failures import Life
 from testbed.waiting import until
 
 WARNED = """

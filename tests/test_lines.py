@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.node.events import Output
+from slurm_adapter.node.ranks.events import Output
 from slurm_adapter.show.lines import LinePrinter, LogChoice, own_streams, rank_names, write_all
 from terminal import terminal
 
@@ -159,7 +159,7 @@ def test_a_stream_that_does_not_block_gets_every_byte() -> None:
 def test_a_closed_stdout_is_an_error_and_never_another_file(tmp_path: Path) -> None:
     code = (
         "import os\n"
-        "from slurm_adapter.node.events import Output\n"
+        "from slurm_adapter.node.ranks.events import Output\n"
         "from slurm_adapter.show.lines import LinePrinter\n"
         "other = os.open('other', os.O_WRONLY | os.O_CREAT)\n"
         "assert other == 1\n"

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from livejob import LOSS, below, job, names
-from slurm_adapter.node.events import Ended, Output
+from slurm_adapter.node.ranks.events import Ended, Output
 from slurm_adapter.show import live
 from slurm_adapter.show.lines import LinePrinter, rank_names
 from slurm_adapter.show.live import live_or_plain

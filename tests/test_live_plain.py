@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_adapter.node.events import Ended, Event, Lost, Output
+from slurm_adapter.node.ranks.events import Ended, Event, Lost, Output
 from slurm_adapter.show.lines import LinePrinter
 from slurm_adapter.show.live import Screen, live_or_plain
 from terminal import terminal

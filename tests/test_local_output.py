@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commandline import ADAPTER, adapter, environment, running
-from slurm_adapter.node.events import LineSplitter
+from slurm_adapter.node.ranks.events import LineSplitter
 
 # Each part is written when the launcher has read the one before it.
 WRITE = """\

@@ -9,7 +9,7 @@ import pytest
 
 from slurm_adapter import Boot, Cluster, Command, Job, Node, Plan, Run, make_plan
 from slurm_adapter.errors import StepError
-from slurm_adapter.job import Channel
+from slurm_adapter.job.job import Channel
 from slurm_adapter.plan import RankPlan
 from slurm_adapter.record import replace
 

@@ -8,7 +8,7 @@ import pytest
 from commandline import adapter
 from netspace import net_space, unavailable
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.network.hints import as_options, check_hints, from_options, over
+from slurm_adapter.network.overrides import as_options, check_hints, from_options, over
 
 ALL = {
     "subnet": "10.20.0.0/16",

@@ -11,17 +11,17 @@ import pytest
 from netspace import NetSpace, net_space, unavailable
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.errors import ClusterUnfitError
-from slurm_adapter.job import Command, Job
+from slurm_adapter.job.job import Command, Job
 from slurm_adapter.launch.ssh.network import candidates
 from slurm_adapter.network.interfaces import Address, Interface, read_interfaces
 from slurm_adapter.network.rdma import Port
 from slurm_adapter.network.report import Report
-from slurm_adapter.network.ways import network_of, way_toward, why_never
+from slurm_adapter.network.routes import network_of, way_toward, why_never
 
 TELL = """
 import json, sys
 from slurm_adapter.network.interfaces import read_interfaces
-from slurm_adapter.network.ways import why_never
+from slurm_adapter.network.routes import why_never
 print(json.dumps([[one.name, one.kind, one.up, one.mtu, one.lower, one.members,
                    [str(address) for address in one.usable], why_never(one)]
                   for one in read_interfaces(None)]))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from slurm_adapter.job import Command, Job
+from slurm_adapter.job.job import Command, Job
 from slurm_adapter.network.gids import NcclVersion
-from slurm_adapter.node.nccl import find_nccl
+from slurm_adapter.node.facts.nccl import find_nccl
 
 PACKAGES = "lib/python3.11/site-packages"
 

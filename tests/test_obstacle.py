@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_adapter.node.namespaces import RefusedError
-from slurm_adapter.node.obstacle import explain
+from slurm_adapter.node.system.namespaces import RefusedError
+from slurm_adapter.node.view.diagnosis import explain
 
 REFUSED = RefusedError(errno.EPERM, "unshare")
 ALLOWED = {

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from livejob import LOSS, golden, job, names
-from slurm_adapter.node.events import Ended, Lost, Output
+from slurm_adapter.node.ranks.events import Ended, Lost, Output
 from slurm_adapter.show.panel import draw
 from slurm_adapter.show.progress import Progress
 

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from slurm_adapter.node import facts, ports
+from slurm_adapter.node.facts import facts, ports
 
 ADDRESS = "127.0.0.10"
 # Takes a port, or the one it is told, and keeps it until its input ends.
 TAKE = """\
 import sys
-from slurm_adapter.node import ports
+from slurm_adapter.node.facts import ports
 print(ports.take(int(sys.argv[1])) if sys.argv[1:] else ports.take_free_port("127.0.0.10"))
 sys.stdout.flush()
 sys.stdin.read()

@@ -15,8 +15,8 @@ from conftest import User
 from one_task import ADAPTER, ALONE, FIRST_OF_TWO, refusal, run_in
 from slurm_adapter import Boot, Cluster, Job, Node, make_plan
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.node.bynode import with_own_ranks
-from slurm_adapter.node.step import plan_rank
+from slurm_adapter.node.step.per_node import with_own_ranks
+from slurm_adapter.node.step.step import plan_rank
 from slurm_adapter.plan import RankPlan
 from slurm_adapter.record import replace
 from testbed.waiting import until

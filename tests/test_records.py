@@ -25,7 +25,7 @@ from slurm_adapter.launch.ssh.records import (
     remove_old,
     state_folder,
 )
-from slurm_adapter.node.identity import identity, lives
+from slurm_adapter.node.system.identity import identity, lives
 
 MONTH_S = 31 * 86_400
 HOSTS = (Host("n1", None, None, None, "python3", 0, 1),)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from slurm_adapter import Argv, Cluster, Job, Node, Plan, Run, make_plan, read_step
 from slurm_adapter.cluster.slurm import derive_port
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.node.step import plan_rank
+from slurm_adapter.node.step.step import plan_rank
 from slurm_adapter.plan import RankPlan
 from slurm_adapter.record import replace
 from testbed import SlurmCluster

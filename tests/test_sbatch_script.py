@@ -9,7 +9,7 @@ import pytest
 
 from slurm_adapter import Argv, Boot, Command, Job, __version__
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.job import Channel
+from slurm_adapter.job.job import Channel
 from slurm_adapter.launch.script.sbatch import Script, make_script
 from slurm_adapter.record import replace
 

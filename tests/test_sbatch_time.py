@@ -5,7 +5,7 @@ import pytest
 from slurm_adapter import Boot, Job
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.launch.script.sbatch import Script, make_script
-from slurm_adapter.launch.script.timelimit import read_time_limit
+from slurm_adapter.launch.script.time_limit import read_time_limit
 
 
 def script(limit: str) -> Script:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from slurm_adapter import Boot, Command, Job
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.job import Channel
+from slurm_adapter.job.job import Channel
 from slurm_adapter.launch.script.sbatch import make_script
-from slurm_adapter.node.options import Parser, add_job_options, job_from
+from slurm_adapter.node.step.options import Parser, add_job_options, job_from
 from slurm_adapter.record import replace
 
 # What the script starts: srun, and slurm-adapter itself at the end; both succeed.

@@ -17,22 +17,21 @@ from hypothesis import strategies as st
 
 from loopback import LoopbackSshd, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
-from slurm_adapter.connect.here import HereConnection
-from slurm_adapter.connect.opener import Opener
-from slurm_adapter.connect.port import Answer, Channel, Connection, ConnectionLostError, Files
 from slurm_adapter.errors import CLUSTER_UNFIT, BadValueError, ClusterUnfitError, report
-from slurm_adapter.launch.sync import (
-    HostCopy,
-    Synced,
-    Target,
-    delta,
-    find_code,
-    receiver,
-    sync,
+from slurm_adapter.node.agent import copy_lock as copyuse
+from slurm_adapter.node.agent.code_copy import MARKER
+from slurm_adapter.node.agent.copy_lock import STATE, hold
+from slurm_adapter.remote.code import HostCopy, Synced, Target, find_code, receiver, sync
+from slurm_adapter.remote.code import rsync as delta
+from slurm_adapter.remote.transport.connector import Opener
+from slurm_adapter.remote.transport.here import HereConnection
+from slurm_adapter.remote.transport.port import (
+    Answer,
+    Channel,
+    Connection,
+    ConnectionLostError,
+    Files,
 )
-from slurm_adapter.node import copyuse
-from slurm_adapter.node.copyuse import STATE, hold
-from slurm_adapter.node.replica import MARKER
 
 DESTINATION = "/elsewhere/job/code/proj"
 _ASK_FOR_NOTHING = 'while [ "$1" != -e ]; do shift; done; eval "exec $2 host false"'
@@ -368,7 +367,7 @@ class TestSharedDirectory:
 # As an agent does: holds a version of a copy until its input ends.
 HOLD = """\
 import sys
-from slurm_adapter.node.copyuse import hold
+from slurm_adapter.node.agent.copy_lock import hold
 hold(*sys.argv[1:])
 print("held", flush=True)
 sys.stdin.read()

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_adapter.errors import BadValueError, report
-from slurm_adapter.launch.sync import find_code
-from slurm_adapter.launch.sync.code import Code, Limits, amount
-from slurm_adapter.node.replica import MARKER
+from slurm_adapter.node.agent.code_copy import MARKER
+from slurm_adapter.remote.code import find_code
+from slurm_adapter.remote.code.files import Code, Limits, amount
 
 
 def make(folder: Path, *paths: str, **texts: str) -> Path:

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import ADAPTER, User
 from slurm_adapter.errors import AdapterError
-from slurm_adapter.standing import find_place, multiply
+from slurm_adapter.rank_context import find_place, multiply
 
 GROUP = Path(__file__).parent / "scripts" / "group.py"
 LINE = "rank {} of {}, local {} of {}, gloo on cpu: {}"

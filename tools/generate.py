@@ -14,7 +14,7 @@ import typer
 from slurm_adapter import Boot, Cluster, Job, Node, Part, Run, make_plan
 from slurm_adapter.cli.commands import build_app
 from slurm_adapter.cli.options import COMMON
-from slurm_adapter.job import Channel, Container
+from slurm_adapter.job.job import Channel, Container
 from slurm_adapter.launch.script.sbatch import make_script
 from slurm_adapter.launch.ssh.start import CROSSING, OF_THIS_MACHINE
 from slurm_adapter.plan import Plan

@@ -29,7 +29,7 @@ if [[ ! -x .venv/bin/python ]]; then
 fi
 torch=()
 .venv/bin/python -c "$has_torch" 2>/dev/null || torch=(torch==2.13.0 numpy)
-.venv/bin/pip install -q --no-compile --disable-pip-version-check -e "$1" "${torch[@]}"
+.venv/bin/pip install -q --no-compile --disable-pip-version-check "$1" "flit_core>=3.11,<5" "${torch[@]}"
 # pip would compile one file after the other. A file for another Python version is no reason to stop.
 .venv/bin/python -m compileall -q -j 0 -x '/(tests|testing|_internal|onnx|benchmarks|f2py|networkx|pygments|pip|setuptools)/' \
     .venv/lib >/dev/null || true

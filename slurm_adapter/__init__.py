@@ -1,0 +1,70 @@
+"""Start PyTorch training jobs on Slurm, over SSH or here; ModelArts scripts run unchanged.
+
+The names below are the library: what the command line does, a program can do. They are loaded
+when first used, because a rank must start in milliseconds.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from slurm_adapter.cluster.cluster import Cluster, Node, Run
+    from slurm_adapter.cluster.hostlist import expand_hostlist, fold_hostlist
+    from slurm_adapter.cluster.slurm import Step, read_step
+    from slurm_adapter.config.hostfile import read_hosts
+    from slurm_adapter.errors import AdapterError
+    from slurm_adapter.job.component import Part
+    from slurm_adapter.job.flavor import Flavor, read_flavor
+    from slurm_adapter.job.job import Argv, Boot, Command, Job
+    from slurm_adapter.plan import Plan, make_plan
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "cluster.cluster": ("Cluster", "Node", "Run"),
+    "cluster.hostlist": ("expand_hostlist", "fold_hostlist"),
+    "cluster.slurm": ("Step", "read_step"),
+    "errors": ("AdapterError",),
+    "job.flavor": ("Flavor", "read_flavor"),
+    "config.hostfile": ("read_hosts",),
+    "job.job": ("Argv", "Boot", "Command", "Job"),
+    "job.component": ("Part",),
+    "plan": ("Plan", "make_plan"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "AdapterError",
+    "Argv",
+    "Boot",
+    "Cluster",
+    "Command",
+    "Flavor",
+    "Job",
+    "Node",
+    "Part",
+    "Plan",
+    "Run",
+    "Step",
+    "__version__",
+    "expand_hostlist",
+    "fold_hostlist",
+    "make_plan",
+    "read_flavor",
+    "read_hosts",
+    "read_step",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415
+
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,208 @@
+"""The commands as they are declared: names, options, help. What they do is loaded when called."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from slurm_adapter.cli import options_sbatch as by_slurm  # noqa: TC001 - typer looks
+from slurm_adapter.cli import options_ssh as by_ssh  # noqa: TC001 - likewise
+from slurm_adapter.cli.options import seconds, with_common_options
+from slurm_adapter.show.lines import has_colour
+
+_OURS_FIRST = {"allow_interspersed_args": False}
+_PASSED_ON = {"ignore_unknown_options": True, "help_option_names": []}
+
+_Grace = Annotated[
+    float,
+    typer.Option(
+        "--grace",
+        metavar="SECONDS",
+        parser=seconds,
+        help="From SIGTERM to SIGKILL when ending ranks.",
+    ),
+]
+_Probe = Annotated[
+    bool, typer.Option("--probe", help="With --dry-run: connect and look, start nothing.")
+]
+_JobId = Annotated[
+    str, typer.Argument(metavar="JOB", help="Its name in the list that `jobs` prints.")
+]
+_Clean = Annotated[
+    bool, typer.Option("--clean", help="Remove the snapshots of jobs that have ended.")
+]
+_All = Annotated[bool, typer.Option("--all", help="Your other jobs of Slurm, too.")]
+_Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job ends.")]
+_Words = Annotated[list[str] | None, typer.Argument(metavar="[OPTIONS] -- [COMMAND]...")]
+
+
+def sbatch(
+    common: dict[str, Any],
+    *,
+    sbatch: by_slurm.Sbatch = None,
+    parts: by_slurm.Part = None,
+    gpu_option: by_slurm.GpuOption = None,
+    exclusive: by_slurm.Exclusive = False,
+    requeue: by_slurm.Requeue = False,
+    modules: by_slurm.Module = None,
+    venv: by_slurm.Venv = None,
+    conda: by_slurm.Conda = None,
+    prologue: by_slurm.Prologue = None,
+    container: by_slurm.Container = None,
+    container_runtime: by_slurm.ContainerRuntime = None,
+    container_mount: by_slurm.ContainerMount = None,
+    container_option: by_slurm.ContainerOption = None,
+    script_file: by_slurm.ScriptFile = None,
+    parsable: by_slurm.Parsable = False,
+    preview_nodes: by_slurm.Preview = None,
+    warn: by_slurm.Warn = None,
+    retries: by_slurm.Retries = None,
+    on_timeout: by_slurm.OnTimeout = None,
+    snapshot: by_slurm.Snapshot = False,
+    login: by_slurm.Login = None,
+    probe: _Probe = False,
+    follow: by_slurm.Stay = False,
+    wait: by_slurm.Wait = False,
+) -> int:
+    """Write the sbatch script and submit it."""
+    from slurm_adapter.cli.components import read_parts  # noqa: PLC0415
+    from slurm_adapter.cli.sbatch import run_sbatch  # noqa: PLC0415
+
+    own = {
+        "parts": read_parts(parts) if parts else None,
+        "gpu_option": gpu_option,
+        "exclusive": exclusive or None,
+        "requeue": requeue or None,
+        "modules": modules or None,
+        "venv": venv,
+        "conda": conda,
+        "prologue": prologue or None,
+        "container": container,
+        "container_runtime": container_runtime,
+        "container_mounts": container_mount or None,
+        "container_options": container_option or None,
+        "warn": warn,
+        "retries": retries,
+        "on_timeout": on_timeout,
+        "login": login,
+    }
+    return run_sbatch(
+        common,
+        options=sbatch or [],
+        script_file=script_file,
+        parsable=parsable,
+        preview_nodes=preview_nodes,
+        snapshot=snapshot,
+        probe=probe,
+        stay="follow" if follow else "wait" if wait else "",
+        own=own,
+    )
+
+
+def ssh(
+    common: dict[str, Any],
+    *,
+    hosts: by_ssh.Hosts = None,
+    hosts_file: by_ssh.HostsFile = None,
+    exclude: by_ssh.Exclude = None,
+    min_nodes: by_ssh.MinNodes = None,
+    grace: _Grace = 10.0,
+    link_timeout: by_ssh.Link = 30.0,
+    connect_timeout: by_ssh.Connect = 60.0,
+    logs: by_ssh.Logs = "all",
+    sync: by_ssh.Sync = False,
+    detach: by_ssh.Detach = False,
+    probe: _Probe = False,
+) -> int:
+    """Start the job over SSH, on the hosts of a list."""
+    from slurm_adapter.cli.ssh import SshOptions, run_ssh  # noqa: PLC0415
+
+    options = SshOptions(
+        hosts=hosts,
+        hosts_file=hosts_file,
+        exclude=exclude,
+        min_nodes=min_nodes,
+        grace_s=grace,
+        link_s=link_timeout,
+        connect_s=connect_timeout,
+        logs=logs,
+        sync=sync,
+        detach=detach,
+        probe=probe,
+    )
+    return run_ssh(common, options)
+
+
+def local(common: dict[str, Any], *, grace: _Grace = 10.0) -> int:
+    """Start the job here, N nodes pretended."""
+    from slurm_adapter.cli.local import run_local  # noqa: PLC0415
+
+    return run_local(common, grace_s=grace)
+
+
+def jobs(*, everybody: _All = False, clean: _Clean = False) -> int:
+    """List the jobs started from here, by Slurm and over SSH."""
+    if clean:
+        from slurm_adapter.cli.slurm_jobs import remove_snapshots  # noqa: PLC0415
+
+        return remove_snapshots()
+    from slurm_adapter.cli.jobs import list_jobs  # noqa: PLC0415
+
+    return list_jobs(everybody=everybody)
+
+
+def logs(job: _JobId, *, follow: _Follow = False) -> int:
+    """Print what a job's ranks have written; -f goes on until it ends."""
+    from slurm_adapter.cli.jobs import show_logs  # noqa: PLC0415
+
+    return show_logs(job, stay=follow)
+
+
+def stop(job: _JobId) -> int:
+    """End a job on all its nodes."""
+    from slurm_adapter.cli.jobs import stop_job  # noqa: PLC0415
+
+    return stop_job(job)
+
+
+def execute(words: _Words = None) -> int:
+    """Inside a step: set up this rank, then become COMMAND."""
+    from slurm_adapter.node.step.main import main  # noqa: PLC0415
+
+    return main(["exec", *(words or [])])
+
+
+def env(words: _Words = None) -> int:
+    """Inside a step: show the variables and why."""
+    from slurm_adapter.node.step.main import main  # noqa: PLC0415
+
+    return main(["env", *(words or [])])
+
+
+def program(
+    *, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+) -> None:
+    """Start PyTorch training jobs on Slurm, over SSH or here; ModelArts scripts run unchanged."""
+    del version  # answered before any of this is loaded
+
+
+def build_app() -> typer.Typer:
+    """Return the application; rich draws its help at a terminal only."""
+    app = typer.Typer(
+        name="slurm-adapter",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich" if has_colour(sys.stdout) else None,
+    )
+    app.callback(invoke_without_command=False)(program)
+    app.command("sbatch", context_settings=_OURS_FIRST)(with_common_options(sbatch))
+    app.command("ssh", context_settings=_OURS_FIRST)(with_common_options(ssh))
+    app.command("local", context_settings=_OURS_FIRST)(with_common_options(local))
+    app.command("jobs")(jobs)
+    app.command("logs")(logs)
+    app.command("stop")(stop)
+    app.command("exec", context_settings=_PASSED_ON)(execute)
+    app.command("env", context_settings=_PASSED_ON)(env)
+    return app

@@ -1,0 +1,113 @@
+"""Which machines `slurm-adapter ssh` starts a job on: what was typed, set or written in files."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from slurm_adapter.cluster.hosts import Hosts, leave_out, pick, read_host_list, take
+from slurm_adapter.config.hostfile import read_any_host_file
+from slurm_adapter.errors import BadValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from slurm_adapter.cluster.cluster import Cluster
+    from slurm_adapter.config.jobfile import SshTable
+
+
+class _Layer(NamedTuple):
+    """What one source says of hosts, and how its parts are called in errors."""
+
+    hosts: Sequence[str]
+    file: str | None
+    exclude: Sequence[str]
+    hosts_place: str
+    exclude_place: str
+    at_once: bool
+    """Whether hosts and file were given together, and not in two files."""
+
+
+def choose_nodes(
+    hosts: list[str] | None,
+    hosts_file: str | None,
+    exclude: list[str] | None,
+    nodes: int | None,
+    settings_ssh: SshTable,
+    *,
+    environment: Mapping[str, str] | None = None,
+) -> Cluster:
+    """Return the nodes to start on: option, else environment, else job file, else config file.
+
+    A host file says what hosts there are and what they are like, a list says which are meant. Of
+    the two the list may come from a stronger source; it then may also name hosts that the file
+    lacks. A file takes the place of whatever list stands below it.
+
+    Args:
+        hosts: the texts after `-H`.
+        hosts_file: the path after `--hosts`, relative to the working directory.
+        exclude: the texts after `--exclude`.
+        nodes: take so many, the first ones; None: all.
+        settings_ssh: the `[ssh]` table of job file and config file, merged.
+        environment: for SLURM_ADAPTER_HOSTS, _HOSTS_FILE and _EXCLUDE; None: this process's.
+
+    Raises:
+        AdapterError: where no hosts are given, for what is wrong in a list or file, and where
+            there are fewer hosts than `nodes`.
+    """
+    layers = [
+        _Layer(hosts or (), hosts_file, exclude or (), "-H", "--exclude", at_once=True),
+        _from_environment(os.environ if environment is None else environment),
+        _from_files(settings_ssh),
+    ]
+    found, by = _hosts(layers)
+    for layer in layers:
+        if layer.exclude:
+            # What is always left out, by a file, need not be in a list typed today.
+            strict = layers.index(layer) <= layers.index(by)
+            found = leave_out(found, layer.exclude, layer.exclude_place, strict=strict)
+            break
+    return take(found, nodes)
+
+
+def _from_environment(environment: Mapping[str, str]) -> _Layer:
+    hosts, file, exclude = (
+        environment.get(f"SLURM_ADAPTER_{name}") for name in ("HOSTS", "HOSTS_FILE", "EXCLUDE")
+    )
+    return _Layer(
+        [hosts] if hosts else (),
+        file or None,
+        [exclude] if exclude else (),
+        "SLURM_ADAPTER_HOSTS",
+        "SLURM_ADAPTER_EXCLUDE",
+        at_once=True,
+    )
+
+
+def _from_files(ssh: SshTable) -> _Layer:
+    return _Layer(
+        ssh.hosts or (),
+        ssh.hosts_file,
+        ssh.exclude or (),
+        "[ssh] hosts",
+        "[ssh] exclude",
+        at_once=False,
+    )
+
+
+def _hosts(layers: list[_Layer]) -> tuple[Hosts, _Layer]:
+    """Return the hosts of the strongest list or file, and the layer that says which."""
+    listed = next((layer for layer in layers if layer.hosts), None)
+    filed = next((layer for layer in layers if layer.file is not None), None)
+    if filed is not None and filed.file is not None:
+        there = read_any_host_file(os.path.expanduser(filed.file))  # noqa: PTH111
+        if listed is None or layers.index(filed) < layers.index(listed):
+            return there, filed
+        strict = filed is listed and filed.at_once
+        return pick(there, listed.hosts, listed.hosts_place, strict=strict), listed
+    if listed is None:
+        raise BadValueError(
+            "no hosts were given to start the job on",
+            "Name them, as in -H gpu01,gpu02, or give a file with one on each line: --hosts FILE.",
+        )
+    return read_host_list(listed.hosts, listed.hosts_place), listed

@@ -1,0 +1,253 @@
+"""`slurm-adapter sbatch`: write the script, submit it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import closing, contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from slurm_adapter.cli.preview import preview, preview_run
+from slurm_adapter.cli.report import boot_warnings, check_format, print_dry_run, say, warn
+from slurm_adapter.cli.submit_request import make_errand
+from slurm_adapter.errors import AdapterError, BadValueError
+from slurm_adapter.launch import slurm
+from slurm_adapter.launch.batch.records import BatchRecord, keep, state_folder
+from slurm_adapter.launch.script.log_path import log_file
+from slurm_adapter.launch.script.sbatch import HEADER, Script, make_script
+from slurm_adapter.launch.script.time_and_failures import CHAIN
+from slurm_adapter.launch.script.zipapp import PLAIN_NAME, zipapp_name
+from slurm_adapter.output import write_stdout
+from slurm_adapter.plan import Plan, make_plan
+from slurm_adapter.quoting import shell_words
+from slurm_adapter.remote.submit_host import Here
+from slurm_adapter.remote.transport.port import ConnectionLostError
+from slurm_adapter.show.dry_run import DryRun, SlurmAnswer, made_on_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from slurm_adapter.cli.submit_request import Errand
+    from slurm_adapter.remote.submit_host import Desk
+
+_HEAD_BYTES = 200
+
+
+def run_sbatch(
+    common: dict[str, Any],
+    *,
+    options: list[str],
+    script_file: str | None,
+    parsable: bool,
+    preview_nodes: str | None,
+    snapshot: bool,
+    probe: bool,
+    stay: str,
+    own: Mapping[str, Any],
+) -> int:
+    """Write the script, submit it, and return the exit status.
+
+    `stay` is `follow` or `wait` where the command stays until the job has ended; `own` are the
+    options that are keys of a job file, too.
+    """
+    check_format(common["format"])
+    check_probe(probe=probe, dry_run=common["dry_run"])
+    connect = probe or not common["dry_run"]
+    errand = make_errand(
+        common,
+        options,
+        own,
+        snapshot=snapshot,
+        connect=connect,
+        only_write=script_file is not None,
+    )
+    quiet = common["quiet"]
+    with nullcontext() if errand.desk is None else closing(errand.desk):
+        if script_file is None:
+            errand.job.check_kept(os.environ)
+        plan, made, warnings = _made(errand, preview_nodes)
+        path = Path(errand.job.folder) / f"{errand.job.file_stem}.sbatch"
+        if common["dry_run"] or errand.desk is None:
+            print_dry_run(_dry_run(plan, made, path, warnings, errand), common["format"])
+            return 0
+        if not quiet:
+            warn(warnings)
+        if script_file is not None:
+            _deliver(errand, quiet=quiet)
+            return _only_write(made, script_file, quiet=quiet)
+        submissions = _bring(errand, errand.desk, made, path, quiet=quiet)
+        sys.stderr.write(submissions[0].said)
+        sys.stderr.flush()
+        write_stdout(f"{submissions[0].job_id if parsable else submissions[0].line}\n")
+        if not quiet:
+            _tell(plan, made, submissions[0], path if common["verbose"] else None)
+        records = _keep(plan, made, submissions, errand)
+        if not stay:
+            return submissions[0].status
+        from slurm_adapter.cli.slurm_jobs import follow  # noqa: PLC0415 - most do not stay
+
+        return follow(records[0], errand.desk, output=stay == "follow")
+
+
+def _made(errand: Errand, preview_nodes: str | None) -> tuple[Plan, Script, tuple[str, ...]]:
+    """Return the plan, the script, and what there is to warn of."""
+    job = errand.job
+    site = frozenset() if errand.desk is None else slurm.site_options(errand.desk)
+    # Its name is that of its content, which is made for it.
+    zipapp = zipapp_name() if job.container is not None else PLAIN_NAME
+    made = make_script(job, errand.adapter, errand.base, site, zipapp)
+    plan = make_plan(job, preview(job, preview_nodes), preview_run(job))
+    boot = boot_warnings(plan, errand.program)
+    return plan, made, (*plan.warnings, *made.warnings, *boot, *errand.warnings)
+
+
+def _bring(
+    errand: Errand, desk: Desk, made: Script, path: Path, *, quiet: bool
+) -> list[slurm.Submission]:
+    """Have all there that the job needs, and submit it; a copy for nothing goes again."""
+    submissions: list[slurm.Submission] = []
+    with _undone(desk, errand.snapshot, submissions):
+        _deliver(errand, quiet=quiet)
+        slurm.make_folders(desk, made)
+        slurm.write_script(desk, made, path)
+        submissions.extend(_submit(errand, desk, made, path))
+    return submissions
+
+
+def check_probe(*, probe: bool, dry_run: bool) -> None:
+    """Refuse a look around that would start the job."""
+    if probe and not dry_run:
+        raise BadValueError(
+            "--probe looks around for a dry run, and would start the job without one",
+            "Give --dry-run with it, or leave it out.",
+        )
+
+
+def _deliver(errand: Errand, *, quiet: bool) -> None:
+    delivered = errand.deliver()
+    if not quiet:
+        warn(delivered.warnings)
+        if delivered.done:
+            say(delivered.done)
+
+
+@contextmanager
+def _undone(desk: Desk, snapshot: str, submissions: Sequence[slurm.Submission]) -> Iterator[None]:
+    """Take the copy of the code away where no job came of it; say where one has."""
+    try:
+        yield
+    except ConnectionLostError:  # there may be a job
+        _tell_of(submissions)
+        raise
+    except AdapterError:
+        _tell_of(submissions)
+        if snapshot and not submissions:
+            with suppress(AdapterError):
+                desk.remove(snapshot)
+        raise
+
+
+def _tell_of(submissions: Sequence[slurm.Submission]) -> None:
+    for one in submissions:
+        say(f"job {one.job_id} was submitted before that; scancel {one.job_id} ends it")
+
+
+def _tell(plan: Plan, made: Script, submission: slurm.Submission, path: Path | None) -> None:
+    """Say where the job writes; where its script is, too, where that is wanted."""
+    job, log = plan.job, made.summary["output"] or ""
+    if plan.contract.names_workers:
+        say(f"output: {job.log_folder}/{plan.workers.log_name(0).replace('-0.', '-<index>.')}")
+    say(f"the job's log: {log.replace('%j', submission.job_id)}")
+    if path is not None:
+        say(f"script: {path}")
+
+
+def _submit(errand: Errand, desk: Desk, made: Script, path: Path) -> Iterator[slurm.Submission]:
+    """Submit a script, and after it those jobs that may have to go on where it has to stop."""
+    more = {**errand.more, **({CHAIN: uuid4().hex} if made.resubmissions else {})}
+    submission = slurm.submit(desk, made, path, more)
+    yield submission
+    for _ in range(made.resubmissions):
+        submission = slurm.submit(desk, made, path, more, after=submission.job_id)
+        yield submission
+
+
+def _keep(
+    plan: Plan, made: Script, submissions: Sequence[slurm.Submission], errand: Errand
+) -> list[BatchRecord]:
+    """Keep a record of each job that was submitted, and return them."""
+    job, log = plan.job, made.summary["output"] or ""
+    base = str(Path(errand.base) / (made.summary.get("chdir") or ""))
+    ids = [one.job_id for one in submissions]
+    records = [
+        BatchRecord(
+            job_id=one.job_id,
+            cluster=one.cluster,
+            name=job.name,
+            folder=job.folder,
+            log=log_file(log, base, one.job_id),
+            nodes=job.all_nodes,
+            ranks=plan.script_world_size,
+            node_logs=plan.contract.names_workers,
+            submitted_s=time.time(),
+            then=tuple(ids[position:]),
+            snapshot=errand.snapshot,
+            login=errand.login,
+            python=errand.desk.python if errand.desk is not None else "",
+        )
+        for position, one in enumerate(submissions, 1)
+    ]
+    for record in records:
+        keep(state_folder(os.environ), record, say)
+    return records
+
+
+def _dry_run(
+    plan: Plan, script: Script, path: Path, warnings: tuple[str, ...], errand: Errand
+) -> DryRun:
+    answer = None
+    if errand.desk is not None and slurm.have_sbatch(errand.desk):
+        answer = SlurmAnswer(*slurm.test_only(errand.desk, script))
+    files = (
+        *(f"{folder}/" for folder in script.folders),
+        str(path),
+        *errand.files,
+        *made_on_nodes(plan),
+    )
+    return DryRun(plan, files, script, answer, warnings, copied=errand.copied)
+
+
+def _script_path(file: str) -> Path:
+    """Return where to write a script that the user names; nothing else is overwritten."""
+    path = Path(os.path.realpath(file))
+    if not file or path.is_dir() or not path.parent.is_dir():
+        raise BadValueError(
+            f"{file!r} cannot be the script's file: its folder is not there, or it is one",
+            "Give a file in an existing folder, as in --script train.sbatch.",
+        )
+    if path.is_file() and HEADER not in path.read_bytes()[:_HEAD_BYTES]:
+        raise BadValueError(
+            f"{file} is there and was not written by slurm-adapter",
+            "Take it away first, or give another file with --script.",
+        )
+    return path
+
+
+def _only_write(script: Script, file: str, *, quiet: bool) -> int:
+    if file == "-":
+        write_stdout(script.text)
+    else:
+        slurm.make_folders(Here(), script)
+        slurm.write_script(Here(), script, _script_path(file))
+    if not quiet:
+        missing = [folder for folder in script.folders if not Path(folder).is_dir()]
+        for folder in missing:
+            say(
+                f"before submitting it, make its log folder: {shell_words(['mkdir', '-p', folder])}"
+            )
+        for name in script.environment:
+            say(f"{name} is not written into the script: it must be set when it is submitted")
+    return 0

@@ -1,0 +1,105 @@
+"""An errand to a login node: places that lie there, code that lies here, one connection."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from slurm_adapter.cli.rebase import settings_elsewhere
+from slurm_adapter.cli.report import say
+from slurm_adapter.cli.request import job_from_settings
+from slurm_adapter.cli.submit_request import Delivered, Errand, zipapp_path
+from slurm_adapter.launch import login_job as remotejob
+from slurm_adapter.launch import slurm
+from slurm_adapter.launch.container_runtime import in_container
+from slurm_adapter.launch.script.environment import check_syntax
+from slurm_adapter.launch.script.zipapp import write_zipapp, zipapp_words
+from slurm_adapter.launch.snapshot import folder_of, planned
+from slurm_adapter.launch.ssh.start import crossing
+from slurm_adapter.node.job_files import working_directory
+from slurm_adapter.record import replace
+from slurm_adapter.remote.login_host import open_login, read_login
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slurm_adapter.job.job import Job
+    from slurm_adapter.remote.code import Code
+    from slurm_adapter.remote.login_host import Login
+
+_NOT_KNOWN = "/<home>"
+"""The home directory of a login node that has not been asked."""
+
+
+def errand_at_login(
+    login: str,
+    common: dict[str, Any],
+    options: list[str],
+    own: Mapping[str, Any],
+    *,
+    connect: bool,
+) -> Errand:
+    """Return what to submit through a login node; the arguments are `make_errand`'s.
+
+    Raises:
+        AdapterError: for what cannot be meant, or reached.
+    """
+    read_login(login)
+    settings = settings_elsewhere(common, options, own)
+    job = job_from_settings(settings, working_directory())
+    if settings.job_folder is None:
+        job = remotejob.with_default_folder(job)
+    check_syntax(job.prologue)
+    job.check_kept(os.environ)
+    kept = {name: os.environ[name] for name in job.keep}
+    job = replace(job, env={**kept, **job.env}, keep=())
+    found = remotejob.code_of(job)
+    more = {item.name: item.value for item in crossing(os.environ) if item.name not in job.env}
+    if not connect:
+        return _there(job, found, login, None, more)
+    # An image's interpreter is none of the login node's.
+    wanted = job.python if "/" in job.python and job.container is None else ""
+    desk = open_login(login, say, wanted)
+    try:
+        slurm.check_there(desk)
+        return _there(job, found, login, desk, more)
+    except BaseException:
+        desk.close()
+        raise
+
+
+def _there(
+    job: Job, found: Code, login: str, desk: Login | None, more: Mapping[str, str]
+) -> Errand:
+    """Return the errand of a job whose places lie there, its code here."""
+    home, python = (_NOT_KNOWN, "python3") if desk is None else (desk.home, desk.python)
+    program, copied = job.program, f"{found.told}, from {found.folder} to {login}"
+    if desk is None:
+        copied += f", where {_NOT_KNOWN} is your home directory"
+    job = in_container(remotejob.settled(planned(job), home), desk)
+    return Errand(
+        job,
+        program,
+        desk,
+        zipapp_words(python, zipapp_path(job)),
+        home,
+        lambda: _ship(found, job, desk),
+        snapshot=folder_of(job),
+        warnings=(*found.warnings, *(remotejob.missing(job, desk) if desk is not None else ())),
+        login=login,
+        files=(zipapp_path(job), f"{job.code}/"),
+        copied=copied,
+        more=more,
+    )
+
+
+def _ship(found: Code, job: Job, desk: Login | None) -> Delivered:
+    """Have the code, and what makes ranks of tasks, where the nodes of the cluster find them."""
+    if desk is None:
+        return Delivered()
+    write_zipapp(desk, job.folder)
+    synced = remotejob.copy(found, job, desk)
+    # The first of its warnings are those of the code, which have been told.
+    copied = synced.hosts[0]
+    told = f"{found.told}, on {desk.login} in {synced.seconds:.1f} s: {copied.changed:,} sent"
+    return Delivered(synced.warnings[len(found.warnings) :], f"code: {told}")

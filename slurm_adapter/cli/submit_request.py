@@ -1,0 +1,144 @@
+"""What `sbatch` is sent out with: the job as it will run, and the desk that it is submitted at."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slurm_adapter.cli.request import job_from_settings, settings_from_layers, settings_of
+from slurm_adapter.errors import BadValueError
+from slurm_adapter.launch.container_runtime import in_container, warn_of_image
+from slurm_adapter.launch.script.environment import check_syntax, warn_of_venv
+from slurm_adapter.launch.script.zipapp import write_zipapp, zipapp_name
+from slurm_adapter.launch.snapshot import folder_of, planned, take
+from slurm_adapter.node.job_files import working_directory
+from slurm_adapter.remote.submit_host import Here
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from slurm_adapter.job.job import Job, Program
+    from slurm_adapter.remote.submit_host import Desk
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """What came of a delivery."""
+
+    warnings: tuple[str, ...] = ()
+    done: str = ""
+    """What was done, for people."""
+
+
+@dataclass(frozen=True)
+class Errand:
+    """A job, and where it is submitted."""
+
+    job: Job
+    """As it will run: from a copy of its code, should it get one."""
+    program: Program
+    """What it runs, where that lies here."""
+    desk: Desk | None
+    """None for a dry run that connects to nothing."""
+    adapter: list[str]
+    """What starts slurm-adapter on a node."""
+    base: str
+    """The directory that relative log paths mean."""
+    deliver: Callable[[], Delivered]
+    """Has everything there that the job takes along: a copy of its code, where it gets one.
+
+    Raises `AdapterError` where that cannot be.
+    """
+    snapshot: str = ""
+    """The folder of its own copy of the code; empty: it has none."""
+    warnings: tuple[str, ...] = ()
+    """What is to be said of the job as it was asked for."""
+    login: str = ""
+    """The login node; empty: none."""
+    files: tuple[str, ...] = ()
+    """What is made of what it takes along."""
+    copied: str = ""
+    """What is copied there, for people."""
+    more: Mapping[str, str] = field(default_factory=dict)
+    """Variables that are taken along there."""
+
+
+def make_errand(
+    common: dict[str, Any],
+    options: list[str],
+    own: Mapping[str, Any],
+    *,
+    snapshot: bool,
+    connect: bool,
+    only_write: bool,
+) -> Errand:
+    """Return what to submit where.
+
+    Args:
+        common: the common options.
+        options: those that are for sbatch by name.
+        own: the command's own that are keys of a job file, too.
+        snapshot: whether the job gets a copy of its code; through a login node it always does.
+        connect: whether a login node is connected to.
+        only_write: whether only the script is written.
+
+    Raises:
+        AdapterError: for what cannot be meant, or reached.
+    """
+    settings = settings_from_layers(settings_of(common, options, own), common["job"])
+    if settings.login:
+        if only_write:
+            raise BadValueError(
+                "--script writes a script here, and with --login its code would not be there",
+                "Leave one of them out; --dry-run shows the script.",
+            )
+        from slurm_adapter.cli.sbatch_login import errand_at_login  # noqa: PLC0415 - SSH, pathspec
+
+        return errand_at_login(settings.login, common, options, own, connect=connect)
+    job = job_from_settings(settings, working_directory())
+    check_syntax(job.prologue)
+    return _here(in_container(job, Here()), snapshot=snapshot)
+
+
+def _here(job: Job, *, snapshot: bool) -> Errand:
+    desk, code, program = Here(), job.code, job.program
+    if snapshot:
+        job = planned(job)
+
+    def deliver() -> Delivered:
+        warnings = take(code, job) if snapshot else ()
+        if job.container is not None:
+            write_zipapp(desk, job.folder)
+        return Delivered(warnings)
+
+    return Errand(
+        job,
+        program,
+        desk,
+        adapter_words(),
+        working_directory(),
+        deliver,
+        snapshot=folder_of(job) if snapshot else "",
+        warnings=(*warn_of_venv(job), *warn_of_image(job, desk)),
+        files=(zipapp_path(job),) if job.container is not None else (),
+    )
+
+
+def zipapp_path(job: Job) -> str:
+    """Return where the node side lies as a file, for what it is not installed in."""
+    return f"{job.folder}/{zipapp_name()}"
+
+
+def adapter_words() -> list[str]:
+    """Return what starts slurm-adapter on a node: the absolute path of this very program.
+
+    A path, because nodes need not have the same PATH; the installed command rather than
+    `python -m`, which would put the working directory, and any `types.py` in it, before the
+    standard library.
+    """
+    beside = Path(sys.executable).with_name("slurm-adapter")
+    if beside.is_file():
+        return [str(beside)]
+    return [sys.executable, "-m", "slurm_adapter.node"]

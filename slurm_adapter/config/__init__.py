@@ -1,0 +1,1 @@
+"""Head only: what users write into TOML files, read and validated with errors that name the key."""

@@ -1,0 +1,109 @@
+"""What an agent that was killed outright may leave where no PID namespace is allowed.
+
+Each run there has a file that its agent holds locked; a file that nobody holds any more belongs
+to a dead one, and its run's processes carry the run's id in their environment.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+
+from slurm_adapter.node.agent.run_folder import state_home
+from slurm_adapter.node.facts.facts import read_text
+from slurm_adapter.node.system import signals
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RUN_VARIABLE = "SLURM_ADAPTER_RUN"
+_AGAIN_S = 0.01
+_DYING_S = 5.0
+"""What waits for a disk that does not answer does not even die of SIGKILL."""
+
+
+def _folder() -> str:
+    return f"{state_home()}/agents"
+
+
+class Mark:
+    """The file of a run on this machine, locked while this process lives."""
+
+    def __init__(self, run: str) -> None:
+        os.makedirs(_folder(), 0o700, exist_ok=True)  # noqa: PTH103
+        self._path = f"{_folder()}/{_machine()}.{run}"
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def take_away(self) -> None:
+        """Nothing of the run is left: the file has nothing to say."""
+        os.unlink(self._path)  # noqa: PTH108
+        os.close(self._descriptor)
+
+
+def end_leftovers() -> list[str]:
+    """End what dead agents of this user left on this machine; return words for what that was."""
+    return [
+        f"ended {count} process{'es' if count > 1 else ''} that run {run} had left on"
+        f" {os.uname().nodename}: its agent was killed"
+        for run, count in _ended_runs()
+        if count
+    ]
+
+
+def _machine() -> str:
+    # A home may be shared by many machines, and a machine may start anew.
+    boot = read_text("/proc/sys/kernel/random/boot_id").strip()[:8]
+    return f"{os.uname().nodename}.{boot}"
+
+
+def _ended_runs() -> Iterator[tuple[str, int]]:
+    """End the runs of this machine whose agent is gone; yield (run, how many processes it had)."""
+    try:
+        names = os.listdir(_folder())  # noqa: PTH208
+    except OSError:
+        return
+    for name in names:
+        machine, _, run = name.rpartition(".")
+        if machine != _machine():
+            continue
+        path = f"{_folder()}/{name}"
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            count = end_run(run)
+            os.unlink(path)  # noqa: PTH108 - only now: whoever is killed before it leaves the mark
+        except OSError:
+            continue
+        finally:
+            os.close(descriptor)
+        yield run, count
+
+
+def end_run(run: str) -> int:
+    """Kill every process of a run, and what it forks meanwhile; return how many that were."""
+    killed: set[int] = set()
+    deadline = time.monotonic() + _DYING_S
+    while (found := list(_of_run(run))) and time.monotonic() < deadline:
+        killed.update(found)
+        for pid in found:
+            try:
+                os.kill(pid, signals.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(_AGAIN_S)
+    return len(killed)
+
+
+def _of_run(run: str) -> Iterator[int]:
+    wanted = f"\0{RUN_VARIABLE}={run}\0"
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit() and int(name) != os.getpid():
+            state = read_text(f"/proc/{name}/stat").rpartition(")")[2][1:2]
+            if state not in ("", "Z") and wanted in f"\0{read_text(f'/proc/{name}/environ')}":
+                yield int(name)

@@ -1,0 +1,1 @@
+"""Facts that only the node itself can tell: accelerators, addresses, ports, networks, NCCL."""

@@ -1,0 +1,1 @@
+"""Ranks as children of a process of ours: started, supervised, ended, the first failure named."""

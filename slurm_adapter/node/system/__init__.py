@@ -1,0 +1,1 @@
+"""System calls, namespaces, signals, processes and files, without a word about jobs."""

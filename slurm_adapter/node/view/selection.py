@@ -1,0 +1,152 @@
+"""Which surroundings a node's rank gets: what its contract is used to, or the best below that.
+
+Never less than was asked for in so many words, and never less without saying what is missing,
+why, and how to get it.
+"""
+
+from __future__ import annotations
+
+from slurm_adapter.errors import AdapterError, ClusterUnfitError
+from slurm_adapter.job.layout import CACHE, HOME, VOLCANO
+from slurm_adapter.node.system.namespaces import RefusedError
+from slurm_adapter.node.view import view
+from slurm_adapter.node.view.diagnosis import explain
+from slurm_adapter.node.view.spec import Contents
+from slurm_adapter.record import record
+from slurm_adapter.setting import Setting
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slurm_adapter.plan import Plan
+
+_WRAPPERS = ("libnss_wrapper.so", "libnss_wrapper.so.0")
+
+
+@record
+class Surroundings:
+    """What a node gives to its rank."""
+
+    level: str
+    """`full`, `hosts` or `off`, as `Node.view` has it."""
+    entry: view.Entry | None = None
+    """To be entered by the process that becomes the rank; None where there is nothing to enter."""
+    settings: tuple[Setting, ...] = ()
+    """Variables that belong to it."""
+    warning: str = ""
+
+    def close(self) -> None:
+        """Let go of what was prepared; a process that entered it keeps it."""
+        if self.entry is not None:
+            self.entry.close()
+
+
+def surround(
+    plan: Plan, node_index: int, environment: Mapping[str, str], *, only_try: bool = False
+) -> Surroundings:
+    """Prepare the surroundings of one node's ranks; `Node.view` says what to try first.
+
+    Args:
+        plan: the job on its cluster.
+        node_index: the node of it that this is.
+        environment: what the ranks would inherit.
+        only_try: make no folder; what is returned tells what the node would give.
+
+    Raises:
+        ClusterUnfitError: where what the user asked for by name is not possible here, where
+            nodes' names do not resolve, or where a directory of the job is not there.
+    """
+    contents = Contents(plan, node_index, environment, only_try)
+    try:
+        contents.check_names()
+    except AdapterError as error:
+        if contents.asked is None and not plan.contract.names_workers:
+            return Surroundings("off", warning=_warning(contents, "off", error.found, ""))
+        raise
+    contents.open_up()
+    why, remedy = "", ""
+    for level in ("full", "hosts") if contents.wanted == "full" else ("hosts",):
+        try:
+            entry = view.prepare(contents.view(level))
+        except RefusedError as refused:
+            why, remedy = explain(refused)
+        else:
+            return Surroundings(level, entry, warning=_warning(contents, level, why, remedy))
+        if contents.asked == "full":
+            break
+    return _without_namespaces(contents, why, remedy)
+
+
+def _without_namespaces(contents: Contents, why: str, remedy: str) -> Surroundings:
+    """Give names by nss_wrapper where it is installed; else the nodes' own names must do.
+
+    Only where scripts need names: under nss_wrapper PyTorch, which asks for IPv6 first, never
+    gets to a numeric IPv4 address.
+    """
+    useful = contents.plan.contract.names_workers and contents.asked != "full"
+    wrapper = _find_wrapper() if useful else None
+    if contents.asked is not None and wrapper is None:
+        raise ClusterUnfitError(
+            f"{contents.name} cannot give --view {contents.asked}: {why}",
+            f"{remedy} Without --view the job runs with less, and says what.".strip(),
+        )
+    if wrapper is None:
+        return Surroundings("off", warning=_warning(contents, "off", why, remedy))
+    path = contents.wrapper_hosts()
+    preload = contents.plan.job.value_of("LD_PRELOAD", contents.environment)
+    reason = "workers' names by nss_wrapper"
+    settings = (
+        Setting("LD_PRELOAD", f"{wrapper}:{preload}" if preload else wrapper, reason),
+        Setting("NSS_WRAPPER_HOSTS", path, reason),
+    )
+    warning = _warning(contents, "wrapper", why, remedy)
+    return Surroundings("hosts", settings=settings, warning=warning)
+
+
+def _find_wrapper() -> str | None:
+    import ctypes  # noqa: PLC0415
+
+    for name in _WRAPPERS:
+        try:
+            ctypes.CDLL(name)
+        except OSError:
+            continue
+        return name
+    return None
+
+
+def _warning(contents: Contents, given: str, why: str, remedy: str) -> str:
+    """Return what is missing on this node, why, and how to get it; empty where all is there."""
+    missing = []
+    if contents.wanted == "full" and given != "full":
+        missing.append(
+            f"the host name {contents.instance}; {HOME}, {VOLCANO} and {CACHE} (the MA_ variables"
+            " name the real directories)"
+        )
+    if given == "wrapper":
+        missing.append(
+            "names for ping and for programs of Go (nss_wrapper gives them to others); numeric"
+            " addresses as PyTorch's master (it would wait in vain: give it the worker's name)"
+        )
+    if given == "off" and contents.plan.contract.names_workers:
+        missing.append(
+            "workers' names as on ModelArts (VC_WORKER_HOSTS and --init_method hold the nodes' own)"
+        )
+    elif given == "off":
+        missing.append("a hosts file of its own (where DNS does not answer, connecting is slow)")
+    if not missing:
+        return ""
+    lesser = "hosts" if given in ("hosts", "wrapper") else "off"
+    enough = "" if lesser == contents.asked else f"Give --view {lesser} if that is enough."
+    return " ".join(
+        filter(
+            None,
+            (
+                f"no {contents.wanted} view on {contents.name}: {why}. Missing there:",
+                f"{'; '.join(missing)}.",
+                remedy,
+                enough,
+            ),
+        )
+    )

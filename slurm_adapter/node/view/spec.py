@@ -1,0 +1,210 @@
+"""What a job's view holds on one node: names and addresses, directories, files.
+
+Read and put together here; nothing is entered and nothing of the machine is changed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from slurm_adapter.errors import ClusterUnfitError
+from slurm_adapter.job.layout import CACHE, HOME, INPUTS, VOLCANO, Layout
+from slurm_adapter.node.facts.facts import HOSTS, read_hosts_file, read_text
+from slurm_adapter.node.system.namespaces import RefusedError
+from slurm_adapter.node.job_files import working_directory
+from slurm_adapter.node.view import directories as tree
+from slurm_adapter.node.view import hosts_file as hosts
+from slurm_adapter.node.view.mounts import Files
+from slurm_adapter.node.view.view import View
+from slurm_adapter.record import cached_property, record, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slurm_adapter.contracts.place import Workers
+    from slurm_adapter.job.job import Job
+    from slurm_adapter.plan import Plan
+
+# Variables that hold directories a rank is sure to look into.
+_SEARCHED = (
+    "HOME",
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "TMPDIR",
+)
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_HOME_ENTRY = re.compile("/home/([^/:\0]+)")
+
+
+@record
+class Contents:
+    """One node of a job, and what its ranks are to find there."""
+
+    plan: Plan
+    index: int
+    environment: Mapping[str, str]
+    """What the ranks would inherit."""
+    only_try: bool
+    """Whether no folder is made: only what the node would allow is of interest."""
+
+    @property
+    def name(self) -> str:
+        """The node's own name."""
+        return self.plan.cluster.nodes[self.index].name
+
+    @property
+    def instance(self) -> str:
+        """Its name on ModelArts."""
+        return self.plan.workers.instance(self.index)
+
+    @property
+    def wanted(self) -> str:
+        """The level to try first: what the user asked for, or what the contract is used to."""
+        return self.plan.cluster.nodes[self.index].view
+
+    @property
+    def asked(self) -> str | None:
+        """The level that the user asked for."""
+        return self.plan.job.view
+
+    @property
+    def folder(self) -> str:
+        """What is for this node of this run alone, in the job's folder."""
+        return self.plan.workers.node_folder(self.plan.job.folder, self.index)
+
+    def check_names(self) -> None:
+        """Raise `ClusterUnfitError` where names do not resolve, or not to where nodes can meet."""
+        if not self.plan.cluster.addressed:  # pretended nodes are on this machine, and at loopback
+            hosts.check_addresses(list(self._addresses), list(self._addresses.values()))
+
+    @cached_property
+    def _site(self) -> str:
+        """The machine's own hosts file."""
+        return read_text(HOSTS)
+
+    @cached_property
+    def _known(self) -> dict[str, str]:
+        """What it says: at ten thousand nodes it is not read twice."""
+        return read_hosts_file(self._site)
+
+    @cached_property
+    def _addresses(self) -> dict[str, str]:
+        """The address of each node by the node's name, in rank order."""
+        nodes = self.plan.cluster.nodes
+        if self.plan.cluster.addressed:
+            return {one.name: str(one.address) for one in nodes}
+        names = [one.name for one in nodes]
+        # One's own name may lead to loopback on the machine itself; the address toward the
+        # others is known.
+        own = {self.name: nodes[self.index].address or ""}
+        found = hosts.resolve_all(names, {**self._known, **own})
+        return dict(zip(names, found, strict=True))
+
+    def hosts_text(self, level: str) -> str:
+        """Return the hosts file; under a full view an address leads back to its worker's name."""
+        listed = self.plan.cluster.addressed
+        names = ["" if listed or name in self._known else name for name in self._addresses]
+        addresses = list(self._addresses.values())
+        first = level == "full"
+        workers = self.plan.workers
+        return hosts.hosts_text(self._site, workers, addresses, names, workers_first=first)
+
+    def open_up(self) -> None:
+        """Have directories mounted that are mounted on demand, as far as the job names them.
+
+        Inside the view that works later, too, but only where mounts of the machine are shared.
+        """
+        for text in self._named:
+            for part in text.replace("=", ":").split(":"):
+                if part.startswith("/"):
+                    os.access(f"{part}/.", os.F_OK)
+
+    def view(self, level: str) -> View:
+        """Return the view of a level, its real directories made.
+
+        Raises:
+            ClusterUnfitError: where a directory of the job is not there.
+            RefusedError: where the user's own home would be covered.
+        """
+        texts = {HOSTS: self.hosts_text(level)}
+        switch = hosts.files_first(read_text(hosts.SWITCH))
+        if switch is not None:
+            texts[hosts.SWITCH] = switch
+        if level == "hosts":
+            return View(Files(texts))
+        _check_home(self.environment)
+        has_cache = os.path.isdir(CACHE)  # noqa: PTH112 - pathlib costs start-up time
+        binds = self._binds(has_cache=has_cache)
+        named = _HOME_ENTRY.findall("\0".join((*self._named, *self.environment.values())))
+        files = Files(
+            texts={**texts, **_volcano(self.plan.workers)},
+            folders=(HOME, VOLCANO, *(() if has_cache else (CACHE,))),
+            binds=() if self.only_try else binds,
+            fresh=(INPUTS,),
+            homes=frozenset(named) - {".", ".."},
+        )
+        return View(files, self.instance)
+
+    def wrapper_hosts(self) -> str:
+        """Return the path of a hosts file for nss_wrapper, which is written."""
+        path = f"{self.folder}/hosts"
+        if not self.only_try:
+            text = hosts.for_wrapper(self.hosts_text("hosts"))
+            tree.write_text(self.plan.job, path, text)
+        return path
+
+    def _binds(self, *, has_cache: bool) -> tuple[tuple[str, str], ...]:
+        job = _with_cache(self.plan.job, self.environment)
+        mounts = Layout(job, full=True).mounts(job.cache or f"{self.folder}/cache")
+        if has_cache and job.cache is None:  # the machine's own is as good
+            mounts = tuple(one for one in mounts if one[1] != CACHE)
+        if not self.only_try:
+            tree.make(job, mounts)
+        return mounts
+
+    @cached_property
+    def _named(self) -> tuple[str, ...]:
+        """Every text in which this job names directories that it will use."""
+        job = self.plan.job
+        channels = (channel.path for channel in job.channels)
+        places = (working_directory(), job.code, job.folder, job.cache or "", *channels)
+        searched = (self.environment.get(name, "") for name in _SEARCHED)
+        return (*places, job.python, *job.words, *job.env.values(), *searched)
+
+
+def _with_cache(job: Job, environment: Mapping[str, str]) -> Job:
+    """Put in the variables of a node's cache."""
+    if job.cache is None:
+        return job
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        if not environment.get(name):
+            raise ClusterUnfitError(
+                f"--cache {job.cache}: {name} is not set on {os.uname().nodename}",
+                "Give a path that every node has, or variables that are set there.",
+            )
+        return environment[name]
+
+    return replace(job, cache=_VARIABLE.sub(value, job.cache))
+
+
+def _volcano(workers: Workers) -> dict[str, str]:
+    """Return the files of Volcano's `svc` plug-in for the job's one role."""
+    names = [workers.dotted(index) for index in range(workers.count)]
+    return {
+        f"{VOLCANO}/worker.host": "".join(f"{name}\n" for name in names),
+        f"{VOLCANO}/VC_WORKER_HOSTS": ",".join(names),
+        f"{VOLCANO}/VC_WORKER_NUM": str(len(names)),
+    }
+
+
+def _check_home(environment: Mapping[str, str]) -> None:
+    """Leave a user alone whose own home would be covered."""
+    if f"{environment.get('HOME', '')}/".startswith(f"{HOME}/"):
+        raise RefusedError(0, f"{HOME} is your own home directory here")

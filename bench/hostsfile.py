@@ -10,7 +10,7 @@ from figure import Figure
 
 from slurm_adapter.contracts.place import name_workers
 from slurm_adapter.node.facts import facts
-from slurm_adapter.node.view import hosts_file as hosts
+from slurm_adapter.node.view import hosts_file
 
 NODES = 10_000
 _RUNS = 15
@@ -28,9 +28,9 @@ def hosts_figures() -> list[Figure]:
         path = Path(folder) / "hosts"
 
         def ours() -> None:
-            found = hosts.resolve_all(names, facts.read_hosts_file(site))
-            hosts.check_addresses(names, found)
-            path.write_text(hosts.hosts_text(site, workers, found, ()))
+            found = hosts_file.resolve_all(names, facts.read_hosts_file(site))
+            hosts_file.check_addresses(names, found)
+            path.write_text(hosts_file.hosts_text(site, workers, found, ()))
 
         ours()
         text = path.read_text()

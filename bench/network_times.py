@@ -19,7 +19,7 @@ from slurm_adapter.network.choose import choose, rdma_chooser  # noqa: E402
 from slurm_adapter.network.gids import NcclVersion  # noqa: E402
 from slurm_adapter.network.interfaces import read_interfaces  # noqa: E402
 from slurm_adapter.network.rdma import read_ports  # noqa: E402
-from slurm_adapter.network.routes import way_toward  # noqa: E402
+from slurm_adapter.network.routes import route_toward  # noqa: E402
 
 _RUNS = 9
 _PAIRS, _HCAS, _PEERS = 100, 16, 9_999
@@ -59,7 +59,7 @@ def main() -> None:
 def _decide(peers: dict[str, str], sysfs: str) -> None:
     """Do what a node of a step does, from its peers' addresses to the settings."""
     interfaces, ports = read_interfaces(None), read_ports(sysfs)
-    way, _ = way_toward("n1", peers, "n2", interfaces)
+    way, _ = route_toward("n1", peers, "n2", interfaces)
     nccl = NcclVersion((2, 20, 5), "assumed")
     choose("n1", way, interfaces, {}, rdma_chooser("n1", ports, {}, {}, lambda: nccl))
 

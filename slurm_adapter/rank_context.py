@@ -19,7 +19,7 @@ _MODELARTS_PORT = 6666
 
 
 @dataclass(frozen=True)
-class Standing:
+class RankContext:
     """Where this process stands in its job."""
 
     rank: int
@@ -36,7 +36,7 @@ class Standing:
     """Whether the port is this process's own choice, of which no other knows."""
 
 
-def find_place(environment: Mapping[str, str], argv: Sequence[str]) -> Standing:
+def find_rank_context(environment: Mapping[str, str], argv: Sequence[str]) -> RankContext:
     """Return this process's place, as its variables (and `--init_method` on argv) tell it."""
     if "RANK" in environment and "WORLD_SIZE" in environment:
         return _from_variables(environment)
@@ -44,10 +44,10 @@ def find_place(environment: Mapping[str, str], argv: Sequence[str]) -> Standing:
         return _from_modelarts(environment, argv)
     if environment.get("SLURM_JOB_ID"):
         return _from_slurm(environment)
-    return Standing(0, 1, 0, 1, _alone_method(), "alone", own_port=True)
+    return RankContext(0, 1, 0, 1, _alone_method(), "alone", own_port=True)
 
 
-def multiply(place: Standing, local_rank: int, local_world_size: int) -> Standing:
+def multiply(place: RankContext, local_rank: int, local_world_size: int) -> RankContext:
     """Return the place of one of several processes that a script started on its node."""
     if not 0 <= local_rank < local_world_size:
         raise BadValueError(
@@ -60,7 +60,7 @@ def multiply(place: Standing, local_rank: int, local_world_size: int) -> Standin
             f" (by {place.source}); the script would start {local_world_size} more in each",
             "Start the script once per node, or leave local_rank and local_world_size out.",
         )
-    return Standing(
+    return RankContext(
         rank=place.rank * local_world_size + local_rank,
         world_size=place.world_size * local_world_size,
         local_rank=local_rank,
@@ -73,30 +73,30 @@ def multiply(place: Standing, local_rank: int, local_world_size: int) -> Standin
     )
 
 
-def _from_variables(environment: Mapping[str, str]) -> Standing:
+def _from_variables(environment: Mapping[str, str]) -> RankContext:
     rank = _number(environment, "RANK")
     world_size = _number(environment, "WORLD_SIZE")
     local_rank = _number(environment, "LOCAL_RANK", rank if world_size == 1 else None)
     local_size = _number(environment, "LOCAL_WORLD_SIZE", 1)
     if environment.get("MASTER_ADDR") and environment.get("MASTER_PORT"):
         # env:// lets torchrun's own store be used, which a second one would collide with.
-        return Standing(rank, world_size, local_rank, local_size, "env://", "variables")
+        return RankContext(rank, world_size, local_rank, local_size, "env://", "variables")
     if world_size == 1:
         method = _alone_method()
-        return Standing(0, 1, local_rank, local_size, method, "variables", own_port=True)
+        return RankContext(0, 1, local_rank, local_size, method, "variables", own_port=True)
     raise BadValueError(
         f"RANK={rank} and WORLD_SIZE={world_size} are set, MASTER_ADDR and MASTER_PORT are not",
         "Start the script with slurm-adapter or torchrun, which set all four.",
     )
 
 
-def _from_modelarts(environment: Mapping[str, str], argv: Sequence[str]) -> Standing:
+def _from_modelarts(environment: Mapping[str, str], argv: Sequence[str]) -> RankContext:
     nodes = _number(environment, "MA_NUM_HOSTS", 1)
     # The index has no meaning on one node (MD-03).
     index = _number(environment, "VC_TASK_INDEX") if nodes > 1 else 0
     method = _init_method(argv) or environment.get("SLURM_ADAPTER_INIT_METHOD")
     if method is None and nodes == 1:
-        return Standing(index, nodes, 0, 1, _alone_method(), "modelarts", own_port=True)
+        return RankContext(index, nodes, 0, 1, _alone_method(), "modelarts", own_port=True)
     if method is None:
         master = environment.get("VC_WORKER_HOSTS", "").split(",")[0]
         if not master:
@@ -105,14 +105,16 @@ def _from_modelarts(environment: Mapping[str, str], argv: Sequence[str]) -> Stan
                 "Set VC_WORKER_HOSTS to all nodes, the first being rank 0's.",
             )
         method = tcp_url(master, str(_MODELARTS_PORT))
-    return Standing(index, nodes, 0, 1, method, "modelarts")
+    return RankContext(index, nodes, 0, 1, method, "modelarts")
 
 
-def _from_slurm(environment: Mapping[str, str]) -> Standing:
+def _from_slurm(environment: Mapping[str, str]) -> RankContext:
     step = read_step(environment, read_text)
     port = environment.get("MASTER_PORT") or str(step.port)
     method = tcp_url(environment.get("MASTER_ADDR") or step.master, port)
-    return Standing(step.rank, step.world_size, step.local_rank, step.local_size, method, "slurm")
+    return RankContext(
+        step.rank, step.world_size, step.local_rank, step.local_size, method, "slurm"
+    )
 
 
 def _init_method(argv: Sequence[str]) -> str | None:

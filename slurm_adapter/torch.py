@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from slurm_adapter.rank_context import find_place, multiply
+from slurm_adapter.rank_context import find_rank_context, multiply
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -56,7 +56,7 @@ def init_process_group(
     Raises:
         AdapterError: where the variables contradict each other, with the remedy.
     """
-    place = find_place(os.environ, sys.argv)
+    place = find_rank_context(os.environ, sys.argv)
     if local_world_size > 1 or local_rank:
         place = multiply(place, local_rank, local_world_size)
     kind, count = _accelerator()

@@ -10,7 +10,7 @@ from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.job.job import Command, Job
 from slurm_adapter.launch.ssh.fleet import AgentFleet, Timing
 from slurm_adapter.launch.ssh.start import look_around, start
-from slurm_adapter.node.protocol import framing as frames
+from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.protocol.framing import frame
 from slurm_adapter.node.ranks.events import Ended, Lost
 from slurm_adapter.remote.agent import Agent
@@ -34,18 +34,18 @@ def fleet_of(hostile: bytes, folder: Path, heard: list[str]) -> AgentFleet:
     plan, network = look_around(job, [Node("n1")], fleet, RUN, {})
     assert network == []
     start(plan, fleet)
-    agent.send(frames.BEAT)
+    agent.send(framing.BEAT)
     return fleet
 
 
 @pytest.mark.parametrize(
     "hostile",
     [
-        pytest.param(frame(frames.OUTPUT, b"\0\0\0\x63\0line\n"), id="output of another rank"),
-        pytest.param(frame(frames.OUTPUT, b"\0"), id="output that is too short"),
-        pytest.param(frame(frames.ENDED, ENDED.pack(7, 0, 1)), id="the end of another's rank"),
-        pytest.param(frame(frames.ENDED, b"\0"), id="an end that is too short"),
-        pytest.param(frame(frames.UNFIT, b"\xff"), id="an error without its parts"),
+        pytest.param(frame(framing.OUTPUT, b"\0\0\0\x63\0line\n"), id="output of another rank"),
+        pytest.param(frame(framing.OUTPUT, b"\0"), id="output that is too short"),
+        pytest.param(frame(framing.ENDED, ENDED.pack(7, 0, 1)), id="the end of another's rank"),
+        pytest.param(frame(framing.ENDED, b"\0"), id="an end that is too short"),
+        pytest.param(frame(framing.UNFIT, b"\xff"), id="an error without its parts"),
         pytest.param(struct.pack(">IB", 1 << 31, 79), id="a message without end"),
     ],
 )
@@ -62,7 +62,7 @@ def test_it_is_lost(tmp_path: Path, hostile: bytes) -> None:
 
 def test_what_it_warns_of_moves_no_cursor(tmp_path: Path) -> None:
     heard: list[str] = []
-    hostile = frame(frames.WARNING, b"\x1b[2Jlook") + frames.ended_frame(0, 3, 1.0)
+    hostile = frame(framing.WARNING, b"\x1b[2Jlook") + framing.ended_frame(0, 3, 1.0)
     fleet = fleet_of(hostile, tmp_path, heard)
     (ended,) = fleet.events(60.0)
     assert isinstance(ended, Ended)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_adapter.node.protocol import framing as frames
+from slurm_adapter.node.protocol import framing
 from slurm_adapter.remote.agent_archive import agent_files, interpreter_words
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -59,14 +59,14 @@ def greeting(process: "subprocess.Popen[bytes]") -> bytes:
     """Return the word with which it greets; whatever start-up files print stands before it."""
     assert process.stdout
     assert process.stdout.readline() == b"\n"
-    return process.stdout.readline().removeprefix(frames.GREETING).strip()
+    return process.stdout.readline().removeprefix(framing.GREETING).strip()
 
 
 def wanted(version: str) -> tuple[bytes, bytes]:
     """Return what a Python of that version asks for, and what it gets then."""
     same = version == HERE
     return (
-        (frames.NEED, agent_files().code) if same else (frames.NEED_SOURCE, agent_files().archive)
+        (framing.NEED, agent_files().code) if same else (framing.NEED_SOURCE, agent_files().archive)
     )
 
 
@@ -156,7 +156,7 @@ class TestGreeting:
         (kept,) = (tmp_path / "slurm-adapter").iterdir()
         assert kept.read_bytes() == data
         with agent(python, tmp_path) as process:
-            assert greeting(process) == frames.HAVE
+            assert greeting(process) == framing.HAVE
             assert end(process) == (0, b"")
 
     @pytest.mark.parametrize("version", SUPPORTED)
@@ -189,7 +189,7 @@ class TestGreeting:
 
     def test_refuses_what_did_not_arrive_whole(self, tmp_path: Path) -> None:
         with agent(sys.executable, tmp_path) as process:
-            assert greeting(process) == frames.NEED
+            assert greeting(process) == framing.NEED
             provide(process, bytes(len(agent_files().code)))
             assert end(process) == (1, b"the agent's code did not arrive whole\n")
         assert not (tmp_path / "slurm-adapter").exists()
@@ -197,11 +197,11 @@ class TestGreeting:
     @pytest.mark.parametrize("version", TOO_OLD)
     def test_an_old_python_says_so(self, tmp_path: Path, version: str) -> None:
         with agent(interpreter(version), tmp_path) as process:
-            assert greeting(process).startswith(frames.OLD + b" " + version.encode() + b".")
+            assert greeting(process).startswith(framing.OLD + b" " + version.encode() + b".")
             process.wait(LIMIT_S)
             assert process.returncode == 0
 
     def test_ends_where_nothing_more_comes(self, tmp_path: Path) -> None:
         with agent(sys.executable, tmp_path) as process:
-            assert greeting(process) == frames.NEED
+            assert greeting(process) == framing.NEED
             assert end(process)[0] == 1

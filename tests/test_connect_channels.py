@@ -15,7 +15,7 @@ import pytest
 
 from loopback import LoopbackSshd, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
-from slurm_adapter.remote.transport.connect_all import dial
+from slurm_adapter.remote.transport.connect_all import connect_all
 from slurm_adapter.remote.transport.here import HereConnection
 from slurm_adapter.remote.transport.port import (
     Channel,
@@ -34,8 +34,8 @@ def sshd() -> Iterator[LoopbackSshd]:
 
 
 def connect(sshd: LoopbackSshd, name: str = "127.0.0.1") -> Connection:
-    dialed = dial([Node(name)], lambda connection, _: connection, config_file=sshd.config)
-    return dialed.all()[0]
+    connected = connect_all([Node(name)], lambda connection, _: connection, config_file=sshd.config)
+    return connected.all()[0]
 
 
 @pytest.fixture(params=["ssh", "here"])

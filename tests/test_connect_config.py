@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from loopback import LoopbackSshd, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.errors import AdapterError, BadValueError
-from slurm_adapter.remote.transport.connect_all import dial
+from slurm_adapter.remote.transport.connect_all import connect_all
 from slurm_adapter.remote.transport.host_blocks import read_host_blocks
 from slurm_adapter.remote.transport.patterns import matches_list
-from slurm_adapter.remote.transport.proxy_jump import hop_nodes
+from slurm_adapter.remote.transport.proxy_jump import jump_hosts
 from slurm_adapter.remote.transport.ssh_config import SshConfig
 from slurm_adapter.remote.transport.ssh_settings import Settings
 from slurm_adapter.remote.transport.tokens import expand, tokens
@@ -62,11 +62,11 @@ class TestWhatParamikoMisreads:
             config = server.write_config(before=f"Include {other}", Port="1")
             config.write_text(config.read_text() + 'Match final all\nMatch host="*"\n')
             with closing(
-                dial(
+                connect_all(
                     [Node("fabhost")], lambda one, _: one.run("echo hi").output, config_file=config
                 )
-            ) as dialed:
-                assert dialed.all() == [b"hi\n"]
+            ) as connected:
+                assert connected.all() == [b"hi\n"]
 
 
 class TestSettings:
@@ -233,7 +233,7 @@ class TestErrors:
 
 class TestJumps:
     def test_are_read(self) -> None:
-        hops = hop_nodes("u@gate:2222,[fe80::1]:23,ssh://x@last:24,plain,fe80::2")
+        hops = jump_hosts("u@gate:2222,[fe80::1]:23,ssh://x@last:24,plain,fe80::2")
         assert [(hop.user, hop.name, hop.port) for hop in hops] == [
             ("u", "gate", 2222),
             (None, "fe80::1", 23),
@@ -245,7 +245,7 @@ class TestJumps:
     @pytest.mark.parametrize("jump", ["a:b", "a:0", "a:70000", "-oX,b", "a,,b"])
     def test_are_refused(self, jump: str) -> None:
         with pytest.raises(BadValueError):
-            hop_nodes(jump)
+            jump_hosts(jump)
 
 
 class TestTokens:

@@ -16,7 +16,7 @@ import pytest
 from loopback import LoopbackSshd, free_port, make_key, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.errors import ClusterUnfitError, report
-from slurm_adapter.remote.transport.connect_all import dial
+from slurm_adapter.remote.transport.connect_all import connect_all
 from slurm_adapter.remote.transport.port import Connection
 from slurm_adapter.remote.transport.unreachable import UnreachableError
 
@@ -49,21 +49,21 @@ def failure(
 ) -> UnreachableError:
     """Dial, and return the error that has to come."""
     with pytest.raises(UnreachableError) as caught:
-        dial(nodes, hello, config_file=config, retry_s=retry_s, openings=openings).all()
+        connect_all(nodes, hello, config_file=config, retry_s=retry_s, openings=openings).all()
     return caught.value
 
 
 class TestManyNodes:
     def test_come_in_node_order(self, sshd: LoopbackSshd) -> None:
-        with closing(dial(hosts(40), hello, config_file=sshd.config)) as dialed:
-            assert dialed.all() == [str(index) for index in range(40)]
-            names = [one.node.name for one in dialed.connections if one is not None]
+        with closing(connect_all(hosts(40), hello, config_file=sshd.config)) as connected:
+            assert connected.all() == [str(index) for index in range(40)]
+            names = [one.node.name for one in connected.connections if one is not None]
             assert names == [node.name for node in hosts(40)]
 
     def test_leave_no_thread_and_no_descriptor(self, sshd: LoopbackSshd) -> None:
-        dial(hosts(1), hello, config_file=sshd.config).close()
+        connect_all(hosts(1), hello, config_file=sshd.config).close()
         before = open_descriptors(), set(threading.enumerate())
-        dial(hosts(20), hello, config_file=sshd.config).close()
+        connect_all(hosts(20), hello, config_file=sshd.config).close()
         for thread in set(threading.enumerate()) - before[1]:
             thread.join(5)
             assert not thread.is_alive()
@@ -72,8 +72,8 @@ class TestManyNodes:
     def test_a_server_that_sheds_load_is_tried_again(self) -> None:
         """SSH-03: 24 connections at once where the server takes 3."""
         with LoopbackSshd.start(listen="0.0.0.0", MaxStartups="3:100:6") as server:
-            with closing(dial(hosts(24), hello, config_file=server.config)) as dialed:
-                assert dialed.all() == [str(index) for index in range(24)]
+            with closing(connect_all(hosts(24), hello, config_file=server.config)) as connected:
+                assert connected.all() == [str(index) for index in range(24)]
             dropped = [line for line in server.log if "MaxStartups" in line or "drop" in line]
             assert dropped, "the server took them all: nothing was tested"
 
@@ -83,25 +83,25 @@ class TestManyNodes:
                 raise ClusterUnfitError(f"{connection.node.name}: no Python", "Install it.")
             return index
 
-        with closing(dial(hosts(4), use, config_file=sshd.config)) as dialed:
-            assert dialed.at_least(2) == [0, 3]
-            assert [one.node.name for one in dialed.failures] == ["127.0.0.2", "127.0.0.3"]
+        with closing(connect_all(hosts(4), use, config_file=sshd.config)) as connected:
+            assert connected.at_least(2) == [0, 3]
+            assert [one.node.name for one in connected.failures] == ["127.0.0.2", "127.0.0.3"]
             with pytest.raises(UnreachableError) as caught:
-                dialed.all()
+                connected.all()
         assert caught.value.exit_status == 3
         assert str(caught.value).splitlines() == [
             "2 of 4 nodes cannot be used; nothing was started",
             "127.0.0.[2-3]: no Python",
             "Install it.",
         ]
-        assert not any(one.alive() for one in dialed.connections if one is not None)
+        assert not any(one.alive() for one in connected.connections if one is not None)
 
     def test_a_defect_of_the_first_step_comes_out(self, sshd: LoopbackSshd) -> None:
         def use(_: Connection, index: int) -> int:
             return 1 // (index - 1)
 
         with pytest.raises(ZeroDivisionError):
-            dial(hosts(3), use, config_file=sshd.config)
+            connect_all(hosts(3), use, config_file=sshd.config)
 
 
 class TestFailures:
@@ -219,15 +219,15 @@ class TestFailures:
 
 def test_a_variable_names_the_config(sshd: LoopbackSshd, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_ADAPTER_SSH_CONFIG", str(sshd.config))
-    with closing(dial(hosts(1), hello)) as dialed:
-        assert dialed.all() == ["0"]
+    with closing(connect_all(hosts(1), hello)) as connected:
+        assert connected.all() == ["0"]
 
 
 INTERRUPTED = """
 import signal, sys, threading
 from pathlib import Path
 from slurm_adapter.cluster.cluster import Node
-from slurm_adapter.remote.transport.connect_all import dial
+from slurm_adapter.remote.transport.connect_all import connect_all
 
 opened = []
 
@@ -239,7 +239,7 @@ def use(connection, index):
 
 nodes = [Node("127.0.0.1"), Node("127.0.0.2"), Node("127.0.0.3", port=int(sys.argv[2]))]
 try:
-    dial(nodes, use, config_file=Path(sys.argv[1]))
+    connect_all(nodes, use, config_file=Path(sys.argv[1]))
 except KeyboardInterrupt:
     print("interrupted", [connection.alive() for connection in opened], flush=True)
 """

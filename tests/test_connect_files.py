@@ -11,7 +11,7 @@ import pytest
 
 from loopback import LoopbackSshd, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
-from slurm_adapter.remote.transport.connect_all import dial
+from slurm_adapter.remote.transport.connect_all import connect_all
 from slurm_adapter.remote.transport.here import HereConnection
 from slurm_adapter.remote.transport.port import ConnectionLostError, Files, NoAnswerError
 
@@ -30,9 +30,9 @@ def files(request: pytest.FixtureRequest, sshd: LoopbackSshd) -> Iterator[Files]
         yield HereConnection(Node("here")).files()
         return
     with closing(
-        dial([Node("127.0.0.1")], lambda one, _: one.files(), config_file=sshd.config)
-    ) as dialed:
-        (session,) = dialed.all()
+        connect_all([Node("127.0.0.1")], lambda one, _: one.files(), config_file=sshd.config)
+    ) as connected:
+        (session,) = connected.all()
         yield session
         session.close()
 
@@ -150,9 +150,9 @@ class TestErrors:
 
     def test_of_a_lost_connection(self, sshd: LoopbackSshd) -> None:
         with closing(
-            dial([Node("127.0.0.1")], lambda one, _: one, config_file=sshd.config)
-        ) as dialed:
-            (connection,) = dialed.all()
+            connect_all([Node("127.0.0.1")], lambda one, _: one, config_file=sshd.config)
+        ) as connected:
+            (connection,) = connected.all()
             session = connection.files()
             with pytest.raises(ConnectionLostError):
                 connection.run("kill -9 $PPID; cat")
@@ -164,10 +164,10 @@ class TestErrors:
         with (
             LoopbackSshd.start(Subsystem="") as server,
             closing(
-                dial([Node("127.0.0.1")], lambda one, _: one, config_file=server.config)
-            ) as dialed,
+                connect_all([Node("127.0.0.1")], lambda one, _: one, config_file=server.config)
+            ) as connected,
         ):
-            (connection,) = dialed.all()
+            (connection,) = connected.all()
             with pytest.raises(NoAnswerError, match="SFTP"):
                 connection.files()
             assert connection.run("echo on").output == b"on\n"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from loopback import LoopbackSshd, make_key, public_part, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.remote.transport.algorithms import order_key_types
-from slurm_adapter.remote.transport.connect_all import dial
+from slurm_adapter.remote.transport.connect_all import connect_all
 from slurm_adapter.remote.transport.errors import ConnectError
 from slurm_adapter.remote.transport.host_keys import fingerprint, judge
 from slurm_adapter.remote.transport.known_hosts import KnownHosts, known_hosts_line
@@ -72,9 +72,11 @@ def place(sshd: LoopbackSshd) -> str:
 
 def connect(sshd: LoopbackSshd, node: Node) -> None:
     with closing(
-        dial([node], lambda connection, _: connection.run("true").status, config_file=sshd.config)
-    ) as dialed:
-        assert dialed.all() == [0]
+        connect_all(
+            [node], lambda connection, _: connection.run("true").status, config_file=sshd.config
+        )
+    ) as connected:
+        assert connected.all() == [0]
 
 
 def refusal(sshd: LoopbackSshd, node: Node) -> str:

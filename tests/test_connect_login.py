@@ -14,7 +14,7 @@ import pytest
 
 from loopback import LoopbackSshd, make_key, public_part, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
-from slurm_adapter.remote.transport.connect_all import dial
+from slurm_adapter.remote.transport.connect_all import connect_all
 from slurm_adapter.remote.transport.terminal import NoTerminalError, Terminal
 from slurm_adapter.remote.transport.unreachable import UnreachableError
 
@@ -86,15 +86,15 @@ def typist(*answers: tuple[str, str]) -> Iterator[Typist]:
 def log_in(sshd: LoopbackSshd, terminal: Terminal | None = None, count: int = 1) -> None:
     nodes = [Node(f"127.0.0.{number + 1}") for number in range(count)]
     with closing(
-        dial(
+        connect_all(
             nodes,
             lambda connection, _: connection.run("true").status,
             config_file=sshd.config,
             terminal=terminal,
             retry_s=0,
         )
-    ) as dialed:
-        assert dialed.all() == [0] * count
+    ) as connected:
+        assert connected.all() == [0] * count
 
 
 def refusal(sshd: LoopbackSshd, terminal: Terminal | None = None) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from loopback import LoopbackSshd, free_port, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
-from slurm_adapter.remote.transport.connect_all import dial
+from slurm_adapter.remote.transport.connect_all import connect_all
 from slurm_adapter.remote.transport.port import Channel, Connection
 from slurm_adapter.remote.transport.unreachable import UnreachableError
 
@@ -53,7 +53,7 @@ def accepted(sshd: LoopbackSshd) -> int:
 
 def told(nodes: list[Node], config: Path) -> str:
     with pytest.raises(UnreachableError) as caught:
-        dial(nodes, hello, config_file=config, retry_s=0.3).all()
+        connect_all(nodes, hello, config_file=config, retry_s=0.3).all()
     return str(caught.value)
 
 
@@ -66,24 +66,24 @@ class TestJumpHosts:
         self, sshd: LoopbackSshd, gate: LoopbackSshd
     ) -> None:
         config = through(sshd, {"gate": gate}, "gate")
-        with closing(dial(hosts(12), hello, config_file=config)) as dialed:
-            assert dialed.all() == [str(index) for index in range(12)]
+        with closing(connect_all(hosts(12), hello, config_file=config)) as connected:
+            assert connected.all() == [str(index) for index in range(12)]
             assert accepted(gate) == 1
         gate.wait_for_line("Disconnected from|Connection closed by|Received disconnect", 1)
 
     def test_two_in_a_row(self, sshd: LoopbackSshd, gate: LoopbackSshd) -> None:
         with LoopbackSshd.start(listen="0.0.0.0") as second:
             config = through(sshd, {"one": gate, "two": second}, "one,two")
-            with closing(dial(hosts(4), hello, config_file=config)) as dialed:
-                assert dialed.all() == list("0123")
+            with closing(connect_all(hosts(4), hello, config_file=config)) as connected:
+                assert connected.all() == list("0123")
                 assert (accepted(gate), accepted(second)) == (1, 1)
 
     def test_user_and_port_of_the_jump_count(self, sshd: LoopbackSshd, gate: LoopbackSshd) -> None:
         user = getpass.getuser()
         config = through(sshd, {"gate": gate}, f"{user}@gate:{gate.port}")
         config.write_text(config.read_text().replace(f"Port {gate.port}", "Port 1", 1))
-        with closing(dial(hosts(2), hello, config_file=config)) as dialed:
-            assert dialed.all() == ["0", "1"]
+        with closing(connect_all(hosts(2), hello, config_file=config)) as connected:
+            assert connected.all() == ["0", "1"]
 
     def test_is_asked_for_its_key_as_any_host(self, sshd: LoopbackSshd, gate: LoopbackSshd) -> None:
         """SSH-06, behind a jump host as before it."""
@@ -119,8 +119,8 @@ class TestProxyCommands:
         )
         inner = config.read_text().replace("ProxyCommand", "# ProxyCommand")
         (sshd.folder / "inner").write_text(inner)
-        with closing(dial(hosts(2), hello, config_file=config)) as dialed:
-            assert dialed.all() == ["0", "1"]
+        with closing(connect_all(hosts(2), hello, config_file=config)) as connected:
+            assert connected.all() == ["0", "1"]
 
     def test_that_fails_is_told_in_its_own_words(self, sshd: LoopbackSshd) -> None:
         config = sshd.write_config(ProxyCommand="sh -c 'echo no way to %h >&2; exit 1'")
@@ -138,18 +138,18 @@ class TestProxyCommands:
         )
         inner = config.read_text().replace("ProxyCommand", "# ProxyCommand")
         (sshd.folder / "inner").write_text(inner)
-        dialed = dial(hosts(1), hello, config_file=config)
+        connected = connect_all(hosts(1), hello, config_file=config)
         process = int(pid.read_text())
         assert Path(f"/proc/{process}").exists()
-        dialed.close()
+        connected.close()
         assert not Path(f"/proc/{process}").exists()
 
 
 class TestAlgorithms:
     def test_are_those_that_the_config_allows(self, sshd: LoopbackSshd) -> None:
         config = sshd.write_config(Ciphers="aes256-ctr", MACs="hmac-sha2-512")
-        with closing(dial(hosts(1), hello, config_file=config)) as dialed:
-            (connection,) = dialed.connections
+        with closing(connect_all(hosts(1), hello, config_file=config)) as connected:
+            (connection,) = connected.connections
             transport = connection.transport  # type: ignore[union-attr]
             assert (transport.local_cipher, transport.remote_mac) == ("aes256-ctr", "hmac-sha2-512")
 
@@ -168,10 +168,10 @@ class TestSilence:
     def test_every_hop_is_watched(self, sshd: LoopbackSshd, gate: LoopbackSshd) -> None:
         config = through(sshd, {"gate": gate}, "gate", ServerAliveInterval="1")
         config.write_text(f"ServerAliveInterval 1\n{config.read_text()}")
-        with closing(dial(hosts(1), hello, config_file=config)) as dialed:
-            assert dialed.all() == ["0"]
+        with closing(connect_all(hosts(1), hello, config_file=config)) as connected:
+            assert connected.all() == ["0"]
             # Both servers see the question: a debug line would tell; what they do is answer.
-            (connection,) = dialed.connections
+            (connection,) = connected.connections
             assert connection is not None
             hop = connection.transport.sock.get_transport()  # type: ignore[attr-defined]
             for transport in (hop, connection.transport):  # type: ignore[attr-defined]
@@ -179,15 +179,15 @@ class TestSilence:
 
     def test_the_default_is_30_s(self, sshd: LoopbackSshd) -> None:
         config = sshd.write_config(BatchMode="no")
-        with closing(dial(hosts(1), hello, config_file=config)) as dialed:
-            (connection,) = dialed.connections
+        with closing(connect_all(hosts(1), hello, config_file=config)) as connected:
+            (connection,) = connected.connections
             assert connection is not None
             assert connection.transport.packetizer.interval_s == 30  # type: ignore[attr-defined]
 
     def test_a_silent_connection_is_kept_and_answers_count(self, sshd: LoopbackSshd) -> None:
         config = sshd.write_config(ServerAliveInterval="1", ServerAliveCountMax="1")
-        with closing(dial(hosts(1), hello, config_file=config)) as dialed:
-            (connection,) = dialed.connections
+        with closing(connect_all(hosts(1), hello, config_file=config)) as connected:
+            (connection,) = connected.connections
             assert connection is not None
             # Longer than an unanswered question is borne.
             answer = connection.run("exec sleep 3.5", limit_s=10)
@@ -195,8 +195,8 @@ class TestSilence:
 
     def test_a_frozen_node_is_given_up(self, sshd: LoopbackSshd) -> None:
         config = sshd.write_config(ServerAliveInterval="1", ServerAliveCountMax="1")
-        with closing(dial(hosts(1), hello, config_file=config)) as dialed:
-            (connection,) = dialed.connections
+        with closing(connect_all(hosts(1), hello, config_file=config)) as connected:
+            (connection,) = connected.connections
             assert connection is not None
             server = int(connection.run("echo $PPID; :").output)
             channel = connection.start("cat")
@@ -213,8 +213,8 @@ class TestSilence:
     def test_a_frozen_jump_host_is_given_up(self, sshd: LoopbackSshd, gate: LoopbackSshd) -> None:
         config = through(sshd, {"gate": gate}, "gate", ServerAliveInterval="1")
         config.write_text(f"ServerAliveInterval 1\nServerAliveCountMax 1\n{config.read_text()}")
-        with closing(dial(hosts(1), hello, config_file=config)) as dialed:
-            (connection,) = dialed.connections
+        with closing(connect_all(hosts(1), hello, config_file=config)) as connected:
+            (connection,) = connected.connections
             assert connection is not None
             channel = connection.start("cat")
             servers = gate.serving()

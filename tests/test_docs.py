@@ -14,8 +14,7 @@ from conftest import ADAPTER, PROJECT
 from slurm_adapter.launch.batch.records import BatchRecord, keep
 from slurm_adapter.launch.batch.records import state_folder as batch_folder
 from slurm_adapter.launch.ssh.records import Host, JobRecord, Record, head_name, state_folder
-from slurm_adapter.node.agent import leftovers
-from slurm_adapter.node.agent import run_folder as runs
+from slurm_adapter.node.agent import leftovers, run_folder
 from slurm_adapter.remote.code.files import LIMITS
 from slurm_adapter.remote.transport.connect_all import OPENINGS
 from slurm_adapter.remote.transport.ssh_settings import ALIVE_INTERVAL_S, CONNECT_TIMEOUT_S
@@ -142,7 +141,7 @@ def test_files_that_the_page_on_ssh_names_are_the_ones(
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     record = Record(state_folder({}) / "ssh-N")
     mark = leftovers._folder()  # noqa: SLF001 - nobody else needs it
-    run = Path(runs.RunFolder("RUN", 0).path).parents[1]
+    run = Path(run_folder.RunFolder("RUN", 0).path).parents[1]
     for path in (record.folder, f"{record.folder}/rank-R.log", run, mark):
         assert f"`{path}`".replace("/~", "~") in SSH
 

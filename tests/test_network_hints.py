@@ -8,7 +8,7 @@ import pytest
 from commandline import adapter
 from netspace import net_space, unavailable
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.network.overrides import as_options, check_hints, from_options, over
+from slurm_adapter.network.overrides import as_options, check_overrides, from_options, over
 
 ALL = {
     "subnet": "10.20.0.0/16",
@@ -23,7 +23,7 @@ DOCS = Path(__file__).parents[1] / "docs/network.md"
 
 
 def test_options_say_what_a_table_says() -> None:
-    assert check_hints({**ALL, "subnet": "10.20.3.4/16"}) == ALL
+    assert check_overrides({**ALL, "subnet": "10.20.3.4/16"}) == ALL
     words = as_options(ALL)
     assert words[:2] == ["--network=10.20.0.0/16", "--master-suffix=.hpc.example"]
     pairs = [word.removeprefix("--network-option=") for word in words[2:]]
@@ -61,7 +61,7 @@ def test_the_page_shows_a_table_that_is_right(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_meant_is_told(table: dict[str, object], found: str, remedy: str) -> None:
     with pytest.raises(BadValueError) as error:
-        check_hints(table, "site.toml")
+        check_overrides(table, "site.toml")
     assert error.value.found.startswith("site.toml: ")
     assert found in error.value.found
     assert remedy in error.value.remedy

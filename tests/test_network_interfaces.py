@@ -16,7 +16,7 @@ from slurm_adapter.launch.ssh.network import candidates
 from slurm_adapter.network.interfaces import Address, Interface, read_interfaces
 from slurm_adapter.network.rdma import Port
 from slurm_adapter.network.report import Report
-from slurm_adapter.network.routes import network_of, way_toward, why_never
+from slurm_adapter.network.routes import network_of, route_toward, why_never
 
 TELL = """
 import json, sys
@@ -120,12 +120,12 @@ def test_ten_thousand_peers_are_few_questions(space: NetSpace) -> None:
     """The kernel is asked for one of each 256; the figure is in the benchmarks."""
     script = (
         "from slurm_adapter.network.interfaces import read_interfaces\n"
-        "from slurm_adapter.network import ways\n"
+        "from slurm_adapter.network import routes\n"
         "peers = {f'n{i}': f'10.0.{i >> 8}.{i & 255}' for i in range(2, 10_000)}\n"
-        "asked, real = [], ways._source\n"
-        "ways._source = lambda *one: asked.append(one) or real(*one)\n"
-        "way, said = ways.way_toward('n1', peers, 'n2', read_interfaces(None))\n"
-        "print(way.interface, way.address, len(asked), said)\n"
+        "asked, real = [], routes._source\n"
+        "routes._source = lambda *one: asked.append(one) or real(*one)\n"
+        "route, said = routes.route_toward('n1', peers, 'n2', read_interfaces(None))\n"
+        "print(route.interface, route.address, len(asked), said)\n"
     )
     assert space.run("ip", "route", "add", "10.0.0.0/8", "via", "10.0.0.254").returncode == 0
     done = space.run(sys.executable, "-c", script)
@@ -225,4 +225,4 @@ class TestWhatANodeTells:
 def test_nobody_else_has_a_way(space: NetSpace) -> None:
     del space
     with pytest.raises(ClusterUnfitError):
-        way_toward("a", {"b": "127.0.0.9"}, "b", ())
+        route_toward("a", {"b": "127.0.0.9"}, "b", ())

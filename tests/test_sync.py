@@ -18,12 +18,11 @@ from hypothesis import strategies as st
 from loopback import LoopbackSshd, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.errors import CLUSTER_UNFIT, BadValueError, ClusterUnfitError, report
-from slurm_adapter.node.agent import copy_lock as copyuse
+from slurm_adapter.node.agent import copy_lock
 from slurm_adapter.node.agent.code_copy import MARKER
 from slurm_adapter.node.agent.copy_lock import STATE, hold
-from slurm_adapter.remote.code import HostCopy, Synced, Target, find_code, receiver, sync
-from slurm_adapter.remote.code import rsync as delta
-from slurm_adapter.remote.transport.connector import Opener
+from slurm_adapter.remote.code import HostCopy, Synced, Target, find_code, receiver, rsync, sync
+from slurm_adapter.remote.transport.connector import Connector
 from slurm_adapter.remote.transport.here import HereConnection
 from slurm_adapter.remote.transport.port import (
     Answer,
@@ -447,11 +446,11 @@ class TestAJobThatRuns:
     def test_does_not_start_while_another_changes_it(
         self, code: Path, host: Host, version: str
     ) -> None:
-        use = copyuse.open_use(bytes(host.copy))
-        copyuse.take_alone(use, str(host.copy), version)
+        use = copy_lock.open_use(bytes(host.copy))
+        copy_lock.take_alone(use, str(host.copy), version)
         with pytest.raises(ClusterUnfitError, match="another --sync has changed"):
             hold(str(host.copy), version, "gpu01")
-        copyuse.give_back(use)
+        copy_lock.give_back(use)
         with running_from(host, version):
             pass
         os.close(use)
@@ -531,7 +530,7 @@ class TestHostsThatCannot:
         assert tree(host.copy) == tree(code)
 
 
-@pytest.mark.skipif(not delta.installed(), reason="needs rsync: apt-get install rsync")
+@pytest.mark.skipif(not rsync.installed(), reason="needs rsync: apt-get install rsync")
 class TestRsync:
     @pytest.fixture
     def large(self, code: Path, tmp_path: Path) -> Path:
@@ -579,7 +578,7 @@ class TestRsync:
         (tmp_path / "bin/rsync").write_text(f"#!/bin/sh\n{broken}\n")
         (tmp_path / "bin/rsync").chmod(0o755)
         monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-        monkeypatch.setattr(delta, "_SOON_S", 0.5)
+        monkeypatch.setattr(rsync, "_SOON_S", 0.5)
         done = in_place(code, job, 1 << 20)
         assert (done.changed, done.sent > 3_000_000) == (1, True)
         assert tree(job / "code/proj") == tree(code)
@@ -599,8 +598,8 @@ class TestOverSsh:
     @pytest.fixture
     def connections(self) -> Iterator[list[Connection]]:
         with LoopbackSshd.start(listen="0.0.0.0") as server:
-            opener = Opener(server.config)
-            found = [opener.open(Node(f"127.0.0.{number}")) for number in (1, 2, 3)]
+            connector = Connector(server.config)
+            found = [connector.open(Node(f"127.0.0.{number}")) for number in (1, 2, 3)]
             yield list(found)
             for connection in found:
                 connection.close()
@@ -615,7 +614,7 @@ class TestOverSsh:
         assert [one.changed for one in synced(code, *hosts).hosts] == [1, 1, 1]
         assert all(tree(host.copy) == tree(code) for host in hosts)
 
-    @pytest.mark.skipif(not delta.installed(), reason="needs rsync: apt-get install rsync")
+    @pytest.mark.skipif(not rsync.installed(), reason="needs rsync: apt-get install rsync")
     def test_rsync_over_the_same_connection(
         self, code: Path, tmp_path: Path, connections: list[Connection]
     ) -> None:

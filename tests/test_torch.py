@@ -9,7 +9,7 @@ import pytest
 
 from conftest import ADAPTER, User
 from slurm_adapter.errors import AdapterError
-from slurm_adapter.rank_context import find_place, multiply
+from slurm_adapter.rank_context import find_rank_context, multiply
 
 GROUP = Path(__file__).parent / "scripts" / "group.py"
 LINE = "rank {} of {}, local {} of {}, gloo on cpu: {}"
@@ -75,13 +75,13 @@ class TestTheSameScript:
 
 def test_processes_that_a_script_starts_alone_meet_at_one_port() -> None:
     """Each asks for itself; what one of them finds free the others do not know."""
-    methods = {multiply(find_place({}, []), rank, 2).init_method for rank in range(2)}
+    methods = {multiply(find_rank_context({}, []), rank, 2).init_method for rank in range(2)}
     assert methods == {"tcp://127.0.0.1:6666"}
 
 
 class TestThePlace:
     def test_of_torchrun_stands_in_its_variables(self) -> None:
-        place = find_place(
+        place = find_rank_context(
             {
                 "RANK": "5",
                 "WORLD_SIZE": "8",
@@ -103,13 +103,13 @@ class TestThePlace:
         "argv", [["--init_method", "tcp://w0:6666"], ["--init_method=tcp://w0:6666", "--rank", "1"]]
     )
     def test_on_modelarts_itself_uses_the_method_it_appends(self, argv: list[str]) -> None:
-        place = find_place(
+        place = find_rank_context(
             {"MA_VJ_NAME": "ma-job-x", "MA_NUM_HOSTS": "2", "VC_TASK_INDEX": "1"}, argv
         )
         assert (place.rank, place.world_size, place.init_method) == (1, 2, "tcp://w0:6666")
 
     def test_on_modelarts_without_it_is_the_first_worker_and_the_platform_s_port(self) -> None:
-        place = find_place(
+        place = find_rank_context(
             {
                 "MA_VJ_NAME": "ma-job-x",
                 "MA_NUM_HOSTS": "2",
@@ -123,7 +123,7 @@ class TestThePlace:
     def test_on_one_node_ignores_an_index_without_meaning(self) -> None:
         """MD-03 (b): the index may be odd or absent, and the host list too."""
         environment = {"MA_VJ_NAME": "ma-job-x", "MA_NUM_HOSTS": "1", "VC_TASK_INDEX": "1"}
-        place = find_place(environment, [])
+        place = find_rank_context(environment, [])
         assert (place.rank, place.world_size) == (0, 1)
         assert place.init_method.startswith("tcp://127.0.0.1:")
 
@@ -142,10 +142,10 @@ class TestThePlace:
         self, environment: dict[str, str]
     ) -> None:
         with pytest.raises(AdapterError):
-            find_place(environment, [])
+            find_rank_context(environment, [])
 
     def test_is_multiplied_by_the_processes_a_script_starts_itself(self) -> None:
-        node = find_place(
+        node = find_rank_context(
             {"MA_VJ_NAME": "ma-job-x", "MA_NUM_HOSTS": "2", "VC_TASK_INDEX": "1"},
             ["--init_method", "tcp://w0:6666"],
         )
@@ -154,7 +154,7 @@ class TestThePlace:
 
     def test_is_not_multiplied_twice(self) -> None:
         ranks = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
-        place = find_place({**ranks, "MASTER_ADDR": "n1", "MASTER_PORT": "1"}, [])
+        place = find_rank_context({**ranks, "MASTER_ADDR": "n1", "MASTER_PORT": "1"}, [])
         with pytest.raises(AdapterError, match="started on this node already"):
             multiply(place, 0, 2)
 

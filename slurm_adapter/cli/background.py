@@ -8,7 +8,7 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, NoReturn
 
-from slurm_adapter.cli.exit_signals import leaving_when_stopped
+from slurm_adapter.cli.exit_signals import exiting_when_stopped
 from slurm_adapter.errors import AdapterError, ClusterUnfitError
 from slurm_adapter.node.ranks.supervise import STOP_DETACHED
 from slurm_adapter.output import complain, write_stdout
@@ -58,7 +58,7 @@ def _be_background(start: Callable[[Callable[[Record], None]], int], tell: int) 
         os.close(tell)
 
     try:
-        with leaving_when_stopped(STOP_DETACHED):
+        with exiting_when_stopped(STOP_DETACHED):
             status = start(begun)
     except AdapterError as error:
         status = complain(error)

@@ -7,8 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from slurm_adapter.cli import options_sbatch as by_slurm  # noqa: TC001 - typer looks
-from slurm_adapter.cli import options_ssh as by_ssh  # noqa: TC001 - likewise
+from slurm_adapter.cli import (
+    options_sbatch,  # noqa: TC001 - typer looks
+    options_ssh,  # noqa: TC001 - likewise
+)
 from slurm_adapter.cli.options import seconds, with_common_options
 from slurm_adapter.show.lines import has_colour
 
@@ -41,30 +43,30 @@ _Words = Annotated[list[str] | None, typer.Argument(metavar="[OPTIONS] -- [COMMA
 def sbatch(
     common: dict[str, Any],
     *,
-    sbatch: by_slurm.Sbatch = None,
-    parts: by_slurm.Part = None,
-    gpu_option: by_slurm.GpuOption = None,
-    exclusive: by_slurm.Exclusive = False,
-    requeue: by_slurm.Requeue = False,
-    modules: by_slurm.Module = None,
-    venv: by_slurm.Venv = None,
-    conda: by_slurm.Conda = None,
-    prologue: by_slurm.Prologue = None,
-    container: by_slurm.Container = None,
-    container_runtime: by_slurm.ContainerRuntime = None,
-    container_mount: by_slurm.ContainerMount = None,
-    container_option: by_slurm.ContainerOption = None,
-    script_file: by_slurm.ScriptFile = None,
-    parsable: by_slurm.Parsable = False,
-    preview_nodes: by_slurm.Preview = None,
-    warn: by_slurm.Warn = None,
-    retries: by_slurm.Retries = None,
-    on_timeout: by_slurm.OnTimeout = None,
-    snapshot: by_slurm.Snapshot = False,
-    login: by_slurm.Login = None,
+    sbatch: options_sbatch.Sbatch = None,
+    parts: options_sbatch.Part = None,
+    gpu_option: options_sbatch.GpuOption = None,
+    exclusive: options_sbatch.Exclusive = False,
+    requeue: options_sbatch.Requeue = False,
+    modules: options_sbatch.Module = None,
+    venv: options_sbatch.Venv = None,
+    conda: options_sbatch.Conda = None,
+    prologue: options_sbatch.Prologue = None,
+    container: options_sbatch.Container = None,
+    container_runtime: options_sbatch.ContainerRuntime = None,
+    container_mount: options_sbatch.ContainerMount = None,
+    container_option: options_sbatch.ContainerOption = None,
+    script_file: options_sbatch.ScriptFile = None,
+    parsable: options_sbatch.Parsable = False,
+    preview_nodes: options_sbatch.Preview = None,
+    warn: options_sbatch.Warn = None,
+    retries: options_sbatch.Retries = None,
+    on_timeout: options_sbatch.OnTimeout = None,
+    snapshot: options_sbatch.Snapshot = False,
+    login: options_sbatch.Login = None,
     probe: _Probe = False,
-    follow: by_slurm.Stay = False,
-    wait: by_slurm.Wait = False,
+    follow: options_sbatch.Stay = False,
+    wait: options_sbatch.Wait = False,
 ) -> int:
     """Write the sbatch script and submit it."""
     from slurm_adapter.cli.components import read_parts  # noqa: PLC0415
@@ -104,16 +106,16 @@ def sbatch(
 def ssh(
     common: dict[str, Any],
     *,
-    hosts: by_ssh.Hosts = None,
-    hosts_file: by_ssh.HostsFile = None,
-    exclude: by_ssh.Exclude = None,
-    min_nodes: by_ssh.MinNodes = None,
+    hosts: options_ssh.Hosts = None,
+    hosts_file: options_ssh.HostsFile = None,
+    exclude: options_ssh.Exclude = None,
+    min_nodes: options_ssh.MinNodes = None,
     grace: _Grace = 10.0,
-    link_timeout: by_ssh.Link = 30.0,
-    connect_timeout: by_ssh.Connect = 60.0,
-    logs: by_ssh.Logs = "all",
-    sync: by_ssh.Sync = False,
-    detach: by_ssh.Detach = False,
+    link_timeout: options_ssh.Link = 30.0,
+    connect_timeout: options_ssh.Connect = 60.0,
+    logs: options_ssh.Logs = "all",
+    sync: options_ssh.Sync = False,
+    detach: options_ssh.Detach = False,
     probe: _Probe = False,
 ) -> int:
     """Start the job over SSH, on the hosts of a list."""

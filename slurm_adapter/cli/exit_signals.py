@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from slurm_adapter.errors import AdapterError, BadValueError
 from slurm_adapter.node.ranks.subreaper import run_guarded
 from slurm_adapter.node.ranks.supervise import heeded_signals
-from slurm_adapter.node.system import signal_forwarding as relay
+from slurm_adapter.node.system import signal_forwarding
 from slurm_adapter.output import complain
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def check_grace(grace_s: float) -> None:
 
 
 @contextmanager
-def leaving_when_stopped(*more: signal.Signals) -> Iterator[None]:
+def exiting_when_stopped(*more: signal.Signals) -> Iterator[None]:
     """Leave in order on a signal that means stop; while ranks run their supervisor heeds it.
 
     `more` are signals that mean it, too.
@@ -38,12 +38,12 @@ def leaving_when_stopped(*more: signal.Signals) -> Iterator[None]:
     def leave(number: int, _: object) -> NoReturn:
         raise SystemExit(128 + number)
 
-    before = {number: relay.listen(number, leave) for number in heeded_signals(*more)}
+    before = {number: signal_forwarding.listen(number, leave) for number in heeded_signals(*more)}
     try:
         yield
     finally:
         for number, handler in before.items():
-            relay.listen(number, handler)
+            signal_forwarding.listen(number, handler)
 
 
 def leaving_nothing(command: Callable[[], int]) -> int:

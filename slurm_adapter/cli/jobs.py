@@ -6,16 +6,14 @@ over SSH are called ssh-N, and are in `cli.sshjobs`.
 
 from __future__ import annotations
 
-from slurm_adapter.cli import slurm_jobs as batch
-from slurm_adapter.cli import ssh_jobs as sshjobs
-from slurm_adapter.cli import ssh_stop as sshstop
+from slurm_adapter.cli import slurm_jobs, ssh_jobs, ssh_stop
 from slurm_adapter.cli.report import say
 from slurm_adapter.output import write_stdout
 
 
 def list_jobs(*, everybody: bool) -> int:
     """Print a line for each job there is a record of; with `everybody` for others of Slurm, too."""
-    lines = [*sshjobs.rows(), *batch.rows(everybody=everybody)]
+    lines = [*ssh_jobs.rows(), *slurm_jobs.rows(everybody=everybody)]
     if lines:
         header = ("JOB", "NAME", "STARTED", "RANKS", "STATE", "HOSTS")
         rows = [header, *lines]
@@ -33,13 +31,13 @@ def _row(row: tuple[str, ...], widths: list[int]) -> str:
 
 def show_logs(job_id: str, *, stay: bool) -> int:
     """Print what a job's ranks have written; with `stay` until it ends: its exit status then."""
-    if batch.is_batch(job_id):
-        return batch.show_logs(job_id, stay=stay)
-    return sshjobs.show_logs(job_id, stay=stay)
+    if slurm_jobs.is_batch(job_id):
+        return slurm_jobs.show_logs(job_id, stay=stay)
+    return ssh_jobs.show_logs(job_id, stay=stay)
 
 
 def stop_job(job_id: str) -> int:
     """End a job on all its nodes, and return 0 once that is confirmed."""
-    if batch.is_batch(job_id):
-        return batch.stop_job(job_id)
-    return sshstop.stop_job(job_id)
+    if slurm_jobs.is_batch(job_id):
+        return slurm_jobs.stop_job(job_id)
+    return ssh_stop.stop_job(job_id)

@@ -7,15 +7,15 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 from slurm_adapter.cli.components import refuse_parts
-from slurm_adapter.cli.exit_signals import check_grace, leaving_nothing, leaving_when_stopped
+from slurm_adapter.cli.exit_signals import check_grace, exiting_when_stopped, leaving_nothing
 from slurm_adapter.cli.report import boot_warnings, check_format, print_dry_run, say, warn
 from slurm_adapter.cli.request import job_from_layers, settings_of
 from slurm_adapter.launch.local import install_packages, prepare_local, start_here
 from slurm_adapter.launch.node_logs import NodeLogs
+from slurm_adapter.node.job_files import make_folder, make_referenced_directories
 from slurm_adapter.node.ranks.events import Output
 from slurm_adapter.node.ranks.supervise import Supervisor
 from slurm_adapter.node.system.processes import raise_descriptor_limit
-from slurm_adapter.node.job_files import make_folder, make_told
 from slurm_adapter.node.view.directories import remove_run
 from slurm_adapter.show.dry_run import DryRun, made_on_nodes
 from slurm_adapter.show.lines import LinePrinter
@@ -40,13 +40,13 @@ def run_local(common: dict[str, Any], *, grace_s: float) -> int:
 
 
 def _start(job: Job, common: dict[str, Any], grace_s: float) -> int:
-    with leaving_when_stopped(), ExitStack() as stack:
+    with exiting_when_stopped(), ExitStack() as stack:
         run = prepare_local(job, os.environ)
         stack.callback(remove_run, job.folder, run.plan.workers)
         stack.callback(run.close)
         if not common["quiet"]:
             warn((*run.warnings, *boot_warnings(run.plan)))
-        make_told(run.plan.job, run.plan.first_rank.told)
+        make_referenced_directories(run.plan.job, run.plan.first_rank.told)
         make_folder(job.log_folder, job.folder)
         install_packages(run.plan, os.environ)
         return _run(run, _logs(run.plan, stack), grace_s, verbose=common["verbose"])

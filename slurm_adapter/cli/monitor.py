@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _DONE = "done"
 
 
-class Watching:
+class Monitor:
     """Watches a fleet whose ranks have begun."""
 
     def __init__(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _LOG_OPTIONS = ("output", "error", "input", "chdir")
 
 
-def settings_elsewhere(
+def settings_at_login_host(
     common: dict[str, Any], options: list[str], own: Mapping[str, Any]
 ) -> Settings:
     """Return all that the user said, places meant on the cluster."""

@@ -19,18 +19,18 @@ from slurm_adapter.errors import BadValueError
 from slurm_adapter.job.flavor import Flavor, read_flavor
 from slurm_adapter.job.job import CONTRACTS, Boot, Channel, Command, Container, Job, Program
 from slurm_adapter.network.overrides import from_options
-from slurm_adapter.node.step.options import (
-    interpreter,
-    job_folder,
-    parse_channels,
-    parse_environment,
-)
 from slurm_adapter.node.job_files import (
     check_requirements,
     find_pre_start,
     locate_boot,
     locate_code,
     working_directory,
+)
+from slurm_adapter.node.step.options import (
+    interpreter,
+    job_folder,
+    parse_channels,
+    parse_environment,
 )
 from slurm_adapter.paths import IMAGE_FILES, absolute, given, on_node
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from slurm_adapter.cli.preview import preview, preview_run
 from slurm_adapter.cli.report import boot_warnings, check_format, print_dry_run, say, warn
-from slurm_adapter.cli.submit_request import make_errand
+from slurm_adapter.cli.submit_request import make_submit_request
 from slurm_adapter.errors import AdapterError, BadValueError
 from slurm_adapter.launch import slurm
 from slurm_adapter.launch.batch.records import BatchRecord, keep, state_folder
@@ -23,15 +23,15 @@ from slurm_adapter.launch.script.zipapp import PLAIN_NAME, zipapp_name
 from slurm_adapter.output import write_stdout
 from slurm_adapter.plan import Plan, make_plan
 from slurm_adapter.quoting import shell_words
-from slurm_adapter.remote.submit_host import Here
+from slurm_adapter.remote.submit_host import LocalHost
 from slurm_adapter.remote.transport.port import ConnectionLostError
 from slurm_adapter.show.dry_run import DryRun, SlurmAnswer, made_on_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from slurm_adapter.cli.submit_request import Errand
-    from slurm_adapter.remote.submit_host import Desk
+    from slurm_adapter.cli.submit_request import SubmitRequest
+    from slurm_adapter.remote.submit_host import SubmitHost
 
 _HEAD_BYTES = 200
 
@@ -56,7 +56,7 @@ def run_sbatch(
     check_format(common["format"])
     check_probe(probe=probe, dry_run=common["dry_run"])
     connect = probe or not common["dry_run"]
-    errand = make_errand(
+    request = make_submit_request(
         common,
         options,
         own,
@@ -65,55 +65,57 @@ def run_sbatch(
         only_write=script_file is not None,
     )
     quiet = common["quiet"]
-    with nullcontext() if errand.desk is None else closing(errand.desk):
+    with nullcontext() if request.submit_host is None else closing(request.submit_host):
         if script_file is None:
-            errand.job.check_kept(os.environ)
-        plan, made, warnings = _made(errand, preview_nodes)
-        path = Path(errand.job.folder) / f"{errand.job.file_stem}.sbatch"
-        if common["dry_run"] or errand.desk is None:
-            print_dry_run(_dry_run(plan, made, path, warnings, errand), common["format"])
+            request.job.check_kept(os.environ)
+        plan, made, warnings = _made(request, preview_nodes)
+        path = Path(request.job.folder) / f"{request.job.file_stem}.sbatch"
+        if common["dry_run"] or request.submit_host is None:
+            print_dry_run(_dry_run(plan, made, path, warnings, request), common["format"])
             return 0
         if not quiet:
             warn(warnings)
         if script_file is not None:
-            _deliver(errand, quiet=quiet)
+            _deliver(request, quiet=quiet)
             return _only_write(made, script_file, quiet=quiet)
-        submissions = _bring(errand, errand.desk, made, path, quiet=quiet)
+        submissions = _bring(request, request.submit_host, made, path, quiet=quiet)
         sys.stderr.write(submissions[0].said)
         sys.stderr.flush()
         write_stdout(f"{submissions[0].job_id if parsable else submissions[0].line}\n")
         if not quiet:
             _tell(plan, made, submissions[0], path if common["verbose"] else None)
-        records = _keep(plan, made, submissions, errand)
+        records = _keep(plan, made, submissions, request)
         if not stay:
             return submissions[0].status
         from slurm_adapter.cli.slurm_jobs import follow  # noqa: PLC0415 - most do not stay
 
-        return follow(records[0], errand.desk, output=stay == "follow")
+        return follow(records[0], request.submit_host, output=stay == "follow")
 
 
-def _made(errand: Errand, preview_nodes: str | None) -> tuple[Plan, Script, tuple[str, ...]]:
+def _made(
+    request: SubmitRequest, preview_nodes: str | None
+) -> tuple[Plan, Script, tuple[str, ...]]:
     """Return the plan, the script, and what there is to warn of."""
-    job = errand.job
-    site = frozenset() if errand.desk is None else slurm.site_options(errand.desk)
+    job = request.job
+    site = frozenset() if request.submit_host is None else slurm.site_options(request.submit_host)
     # Its name is that of its content, which is made for it.
     zipapp = zipapp_name() if job.container is not None else PLAIN_NAME
-    made = make_script(job, errand.adapter, errand.base, site, zipapp)
+    made = make_script(job, request.adapter, request.base, site, zipapp)
     plan = make_plan(job, preview(job, preview_nodes), preview_run(job))
-    boot = boot_warnings(plan, errand.program)
-    return plan, made, (*plan.warnings, *made.warnings, *boot, *errand.warnings)
+    boot = boot_warnings(plan, request.program)
+    return plan, made, (*plan.warnings, *made.warnings, *boot, *request.warnings)
 
 
 def _bring(
-    errand: Errand, desk: Desk, made: Script, path: Path, *, quiet: bool
+    request: SubmitRequest, submit_host: SubmitHost, made: Script, path: Path, *, quiet: bool
 ) -> list[slurm.Submission]:
     """Have all there that the job needs, and submit it; a copy for nothing goes again."""
     submissions: list[slurm.Submission] = []
-    with _undone(desk, errand.snapshot, submissions):
-        _deliver(errand, quiet=quiet)
-        slurm.make_folders(desk, made)
-        slurm.write_script(desk, made, path)
-        submissions.extend(_submit(errand, desk, made, path))
+    with _undone(submit_host, request.snapshot, submissions):
+        _deliver(request, quiet=quiet)
+        slurm.make_folders(submit_host, made)
+        slurm.write_script(submit_host, made, path)
+        submissions.extend(_submit(request, submit_host, made, path))
     return submissions
 
 
@@ -126,8 +128,8 @@ def check_probe(*, probe: bool, dry_run: bool) -> None:
         )
 
 
-def _deliver(errand: Errand, *, quiet: bool) -> None:
-    delivered = errand.deliver()
+def _deliver(request: SubmitRequest, *, quiet: bool) -> None:
+    delivered = request.deliver()
     if not quiet:
         warn(delivered.warnings)
         if delivered.done:
@@ -135,7 +137,9 @@ def _deliver(errand: Errand, *, quiet: bool) -> None:
 
 
 @contextmanager
-def _undone(desk: Desk, snapshot: str, submissions: Sequence[slurm.Submission]) -> Iterator[None]:
+def _undone(
+    submit_host: SubmitHost, snapshot: str, submissions: Sequence[slurm.Submission]
+) -> Iterator[None]:
     """Take the copy of the code away where no job came of it; say where one has."""
     try:
         yield
@@ -146,7 +150,7 @@ def _undone(desk: Desk, snapshot: str, submissions: Sequence[slurm.Submission]) 
         _tell_of(submissions)
         if snapshot and not submissions:
             with suppress(AdapterError):
-                desk.remove(snapshot)
+                submit_host.remove(snapshot)
         raise
 
 
@@ -165,22 +169,24 @@ def _tell(plan: Plan, made: Script, submission: slurm.Submission, path: Path | N
         say(f"script: {path}")
 
 
-def _submit(errand: Errand, desk: Desk, made: Script, path: Path) -> Iterator[slurm.Submission]:
+def _submit(
+    request: SubmitRequest, submit_host: SubmitHost, made: Script, path: Path
+) -> Iterator[slurm.Submission]:
     """Submit a script, and after it those jobs that may have to go on where it has to stop."""
-    more = {**errand.more, **({CHAIN: uuid4().hex} if made.resubmissions else {})}
-    submission = slurm.submit(desk, made, path, more)
+    more = {**request.more, **({CHAIN: uuid4().hex} if made.resubmissions else {})}
+    submission = slurm.submit(submit_host, made, path, more)
     yield submission
     for _ in range(made.resubmissions):
-        submission = slurm.submit(desk, made, path, more, after=submission.job_id)
+        submission = slurm.submit(submit_host, made, path, more, after=submission.job_id)
         yield submission
 
 
 def _keep(
-    plan: Plan, made: Script, submissions: Sequence[slurm.Submission], errand: Errand
+    plan: Plan, made: Script, submissions: Sequence[slurm.Submission], request: SubmitRequest
 ) -> list[BatchRecord]:
     """Keep a record of each job that was submitted, and return them."""
     job, log = plan.job, made.summary["output"] or ""
-    base = str(Path(errand.base) / (made.summary.get("chdir") or ""))
+    base = str(Path(request.base) / (made.summary.get("chdir") or ""))
     ids = [one.job_id for one in submissions]
     records = [
         BatchRecord(
@@ -194,9 +200,9 @@ def _keep(
             node_logs=plan.contract.names_workers,
             submitted_s=time.time(),
             then=tuple(ids[position:]),
-            snapshot=errand.snapshot,
-            login=errand.login,
-            python=errand.desk.python if errand.desk is not None else "",
+            snapshot=request.snapshot,
+            login=request.login,
+            python=request.submit_host.python if request.submit_host is not None else "",
         )
         for position, one in enumerate(submissions, 1)
     ]
@@ -206,18 +212,18 @@ def _keep(
 
 
 def _dry_run(
-    plan: Plan, script: Script, path: Path, warnings: tuple[str, ...], errand: Errand
+    plan: Plan, script: Script, path: Path, warnings: tuple[str, ...], request: SubmitRequest
 ) -> DryRun:
     answer = None
-    if errand.desk is not None and slurm.have_sbatch(errand.desk):
-        answer = SlurmAnswer(*slurm.test_only(errand.desk, script))
+    if request.submit_host is not None and slurm.have_sbatch(request.submit_host):
+        answer = SlurmAnswer(*slurm.test_only(request.submit_host, script))
     files = (
         *(f"{folder}/" for folder in script.folders),
         str(path),
-        *errand.files,
+        *request.files,
         *made_on_nodes(plan),
     )
-    return DryRun(plan, files, script, answer, warnings, copied=errand.copied)
+    return DryRun(plan, files, script, answer, warnings, copied=request.copied)
 
 
 def _script_path(file: str) -> Path:
@@ -240,8 +246,8 @@ def _only_write(script: Script, file: str, *, quiet: bool) -> int:
     if file == "-":
         write_stdout(script.text)
     else:
-        slurm.make_folders(Here(), script)
-        slurm.write_script(Here(), script, _script_path(file))
+        slurm.make_folders(LocalHost(), script)
+        slurm.write_script(LocalHost(), script, _script_path(file))
     if not quiet:
         missing = [folder for folder in script.folders if not Path(folder).is_dir()]
         for folder in missing:

@@ -1,16 +1,15 @@
-"""An errand to a login node: places that lie there, code that lies here, one connection."""
+"""A request to a login node: paths that lie there, code that lies here, one connection."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Any
 
-from slurm_adapter.cli.rebase import settings_elsewhere
+from slurm_adapter.cli.rebase import settings_at_login_host
 from slurm_adapter.cli.report import say
 from slurm_adapter.cli.request import job_from_settings
-from slurm_adapter.cli.submit_request import Delivered, Errand, zipapp_path
-from slurm_adapter.launch import login_job as remotejob
-from slurm_adapter.launch import slurm
+from slurm_adapter.cli.submit_request import SubmitRequest, UploadResult, zipapp_path
+from slurm_adapter.launch import login_job, slurm
 from slurm_adapter.launch.container_runtime import in_container
 from slurm_adapter.launch.script.environment import check_syntax
 from slurm_adapter.launch.script.zipapp import write_zipapp, zipapp_words
@@ -25,67 +24,72 @@ if TYPE_CHECKING:
 
     from slurm_adapter.job.job import Job
     from slurm_adapter.remote.code import Code
-    from slurm_adapter.remote.login_host import Login
+    from slurm_adapter.remote.login_host import LoginHost
 
 _NOT_KNOWN = "/<home>"
 """The home directory of a login node that has not been asked."""
 
 
-def errand_at_login(
+def request_at_login_host(
     login: str,
     common: dict[str, Any],
     options: list[str],
     own: Mapping[str, Any],
     *,
     connect: bool,
-) -> Errand:
-    """Return what to submit through a login node; the arguments are `make_errand`'s.
+) -> SubmitRequest:
+    """Return what to submit through a login node; the arguments are `make_submit_request`'s.
 
     Raises:
         AdapterError: for what cannot be meant, or reached.
     """
     read_login(login)
-    settings = settings_elsewhere(common, options, own)
+    settings = settings_at_login_host(common, options, own)
     job = job_from_settings(settings, working_directory())
     if settings.job_folder is None:
-        job = remotejob.with_default_folder(job)
+        job = login_job.with_default_folder(job)
     check_syntax(job.prologue)
     job.check_kept(os.environ)
     kept = {name: os.environ[name] for name in job.keep}
     job = replace(job, env={**kept, **job.env}, keep=())
-    found = remotejob.code_of(job)
+    found = login_job.code_of(job)
     more = {item.name: item.value for item in crossing(os.environ) if item.name not in job.env}
     if not connect:
         return _there(job, found, login, None, more)
     # An image's interpreter is none of the login node's.
     wanted = job.python if "/" in job.python and job.container is None else ""
-    desk = open_login(login, say, wanted)
+    submit_host = open_login(login, say, wanted)
     try:
-        slurm.check_there(desk)
-        return _there(job, found, login, desk, more)
+        slurm.check_there(submit_host)
+        return _there(job, found, login, submit_host, more)
     except BaseException:
-        desk.close()
+        submit_host.close()
         raise
 
 
 def _there(
-    job: Job, found: Code, login: str, desk: Login | None, more: Mapping[str, str]
-) -> Errand:
-    """Return the errand of a job whose places lie there, its code here."""
-    home, python = (_NOT_KNOWN, "python3") if desk is None else (desk.home, desk.python)
+    job: Job, found: Code, login: str, submit_host: LoginHost | None, more: Mapping[str, str]
+) -> SubmitRequest:
+    """Return the request of a job whose paths lie there, its code here."""
+    home, python = (
+        (_NOT_KNOWN, "python3") if submit_host is None else (submit_host.home, submit_host.python)
+    )
     program, copied = job.program, f"{found.told}, from {found.folder} to {login}"
-    if desk is None:
+    if submit_host is None:
         copied += f", where {_NOT_KNOWN} is your home directory"
-    job = in_container(remotejob.settled(planned(job), home), desk)
-    return Errand(
+    job = in_container(login_job.settled(planned(job), home), submit_host)
+    return SubmitRequest(
         job,
         program,
-        desk,
+        submit_host,
         zipapp_words(python, zipapp_path(job)),
         home,
-        lambda: _ship(found, job, desk),
+        lambda: _ship(found, job, submit_host),
         snapshot=folder_of(job),
-        warnings=(*found.warnings, *(remotejob.missing(job, desk) if desk is not None else ())),
+        warnings=(
+            *found.warnings,
+            *(login_job.missing(job, submit_host) if submit_host is not None else ()),
+        ),
         login=login,
         files=(zipapp_path(job), f"{job.code}/"),
         copied=copied,
@@ -93,13 +97,15 @@ def _there(
     )
 
 
-def _ship(found: Code, job: Job, desk: Login | None) -> Delivered:
+def _ship(found: Code, job: Job, submit_host: LoginHost | None) -> UploadResult:
     """Have the code, and what makes ranks of tasks, where the nodes of the cluster find them."""
-    if desk is None:
-        return Delivered()
-    write_zipapp(desk, job.folder)
-    synced = remotejob.copy(found, job, desk)
+    if submit_host is None:
+        return UploadResult()
+    write_zipapp(submit_host, job.folder)
+    synced = login_job.copy(found, job, submit_host)
     # The first of its warnings are those of the code, which have been told.
     copied = synced.hosts[0]
-    told = f"{found.told}, on {desk.login} in {synced.seconds:.1f} s: {copied.changed:,} sent"
-    return Delivered(synced.warnings[len(found.warnings) :], f"code: {told}")
+    told = (
+        f"{found.told}, on {submit_host.login} in {synced.seconds:.1f} s: {copied.changed:,} sent"
+    )
+    return UploadResult(synced.warnings[len(found.warnings) :], f"code: {told}")

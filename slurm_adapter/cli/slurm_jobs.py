@@ -22,7 +22,7 @@ from slurm_adapter.launch.batch.records import (
     state_folder,
 )
 from slurm_adapter.launch.batch.states import AwayError, BatchState
-from slurm_adapter.remote.submit_host import Here, owner
+from slurm_adapter.remote.submit_host import LocalHost, owner
 from slurm_adapter.show.lines import LinePrinter, own_streams, write_all
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slurm_adapter.launch.batch.records import BatchRecord
-    from slurm_adapter.remote.submit_host import Desk
+    from slurm_adapter.remote.submit_host import SubmitHost
 
 _UNKNOWN_STATUS = 1
 _CONFIRM_S, _LOOK_S = 120.0, 0.5
@@ -45,40 +45,42 @@ def is_batch(job: str) -> bool:
     return _NAME.fullmatch(job) is not None
 
 
-def desk_for(record: BatchRecord, desk: Desk | None = None) -> Desk:
-    """Return the desk of a job, opened where it was submitted through a login node.
+def submit_host_of(record: BatchRecord, submit_host: SubmitHost | None = None) -> SubmitHost:
+    """Return the submit host of a job, opened where it was submitted through a login node.
 
     Args:
         record: the job.
-        desk: its desk, where that is open already.
+        submit_host: its submit host, where that is open already.
     """
     if not record.login:
-        return Here()
-    from slurm_adapter.remote.reconnecting import Patient  # noqa: PLC0415 - connects
+        return LocalHost()
+    from slurm_adapter.remote.reconnecting import ReconnectingHost  # noqa: PLC0415 - connects
 
-    def again() -> Desk:
+    def again() -> SubmitHost:
         return _opened(record)
 
-    return Patient(desk or again(), again, say, f"job {record.job_id}")
+    return ReconnectingHost(submit_host or again(), again, say, f"job {record.job_id}")
 
 
-def follow(record: BatchRecord, desk: Desk | None = None, *, output: bool = True) -> int:
+def follow(
+    record: BatchRecord, submit_host: SubmitHost | None = None, *, output: bool = True
+) -> int:
     """Stay with a job, and with those that continue it, until the end; return its exit status.
 
     Args:
         record: the job.
-        desk: where it was submitted, should that be open already.
+        submit_host: where it was submitted, should that be open already.
         output: whether its ranks' output is shown.
     """
-    with closing(desk_for(record, desk)) as found:
+    with closing(submit_host_of(record, submit_host)) as found:
         return _follow(record, found, output=output)
 
 
-def _follow(record: BatchRecord, desk: Desk, *, output: bool) -> int:
+def _follow(record: BatchRecord, submit_host: SubmitHost, *, output: bool) -> int:
     try:
         while True:
             shown = _Shown(record)
-            follower = Follower(desk, record, shown.show if output else _nothing, say)
+            follower = Follower(submit_host, record, shown.show if output else _nothing, say)
             state = follower.run()
             note_end(_folder(), record, state.state, state.status, say)
             if state.state not in _CONTINUED or not record.then:
@@ -129,8 +131,8 @@ def show_logs(job_id: str, *, stay: bool) -> int:
         return follow(record)
     shown = _Shown(record)
     try:
-        with closing(desk_for(record)) as desk:
-            follower = Follower(desk, record, shown.show, say)
+        with closing(submit_host_of(record)) as submit_host:
+            follower = Follower(submit_host, record, shown.show, say)
             while follower.look():
                 continue
             follower.look(last=not stay and bool(record.state))
@@ -147,17 +149,17 @@ def stop_job(job: str) -> int:
     if record.state:
         say(f"job {record.job_id} has ended: {record.state}")
         return 0
-    with closing(desk_for(record)) as desk:
-        return _stop(record, desk)
+    with closing(submit_host_of(record)) as submit_host:
+        return _stop(record, submit_host)
 
 
-def _stop(record: BatchRecord, desk: Desk) -> int:
+def _stop(record: BatchRecord, submit_host: SubmitHost) -> int:
     job_id = record.job_id
     try:
-        done = desk.run(["scancel", job_id, *record.then], limit_s=60.0)
+        done = submit_host.run(["scancel", job_id, *record.then], limit_s=60.0)
     except FileNotFoundError as error:
         raise ClusterUnfitError(
-            f"scancel is not on {owner(desk)} PATH", "Run it on a login node of the cluster."
+            f"scancel is not on {owner(submit_host)} PATH", "Run it on a login node of the cluster."
         ) from error
     except TimeoutError as error:
         raise ClusterUnfitError(f"Slurm does not answer; job {job_id} goes on", "") from error
@@ -166,7 +168,7 @@ def _stop(record: BatchRecord, desk: Desk) -> int:
         raise ClusterUnfitError(f"Slurm does not stop job {job_id}: {said}", "")
     deadline = time.monotonic() + _CONFIRM_S
     while time.monotonic() < deadline:
-        state = _state_of(desk, job_id)
+        state = _state_of(submit_host, job_id)
         if state is not None and state.ended:
             note_end(_folder(), record, state.state, state.status, say)
             say(f"job {job_id} was stopped")
@@ -176,12 +178,14 @@ def _stop(record: BatchRecord, desk: Desk) -> int:
     return NODE_LOST
 
 
-def _state_of(desk: Desk, job_id: str) -> BatchState | None:
+def _state_of(submit_host: SubmitHost, job_id: str) -> BatchState | None:
     """Return how a job is now; None where Slurm does not answer. Forgotten is ended, too."""
     try:
-        state = states.ask(desk, [job_id]).get(job_id)
+        state = states.ask(submit_host, [job_id]).get(job_id)
         if state is None or state.ended:
-            return states.how_it_ended(desk, job_id) or state or BatchState(job_id, "UNKNOWN")
+            return (
+                states.how_it_ended(submit_host, job_id) or state or BatchState(job_id, "UNKNOWN")
+            )
     except AwayError:
         return None
     return state
@@ -209,11 +213,11 @@ def remove_snapshots() -> int:
 def _remove(records: Sequence[BatchRecord]) -> None:
     """Remove the snapshots of jobs of one cluster, should they be there still."""
     try:
-        with closing(_opened(records[0])) as desk:
+        with closing(_opened(records[0])) as submit_host:
             for path in dict.fromkeys(one.snapshot for one in records):
                 jobs = ", ".join(one.job_id for one in records if one.snapshot == path)
-                if desk.exists(path):
-                    desk.remove(path)
+                if submit_host.exists(path):
+                    submit_host.remove(path)
                     say(f"removed, of job {jobs}: {path}")
     except AdapterError as error:
         say(f"warning: {error.found}; snapshots there are kept")
@@ -229,7 +233,7 @@ def rows(*, everybody: bool) -> list[tuple[str, ...]]:
     remove_old(folder)
     records = list(all_batch_records(folder))
     logins = dict.fromkeys(one.login for one in records)
-    if everybody and ("" in logins or not logins or Here().has("squeue")):
+    if everybody and ("" in logins or not logins or LocalHost().has("squeue")):
         logins.setdefault("")
     shown, more = {}, []
     for login in logins:
@@ -252,10 +256,12 @@ def _rows_of(
     updated = list(records)
     if open_ones or everybody:
         try:
-            with closing(_opened(records[0]) if login else Here()) as desk:
-                found = states.ask(desk, open_ones) if open_ones else {}
-                others = states.all_of_user(desk) if everybody else []
-                updated = [_updated(desk, folder, one, found.get(one.job_id)) for one in records]
+            with closing(_opened(records[0]) if login else LocalHost()) as submit_host:
+                found = states.ask(submit_host, open_ones) if open_ones else {}
+                others = states.all_of_user(submit_host) if everybody else []
+                updated = [
+                    _updated(submit_host, folder, one, found.get(one.job_id)) for one in records
+                ]
         except (AwayError, AdapterError) as error:
             said = error.found if isinstance(error, AdapterError) else str(error)
             said = " ".join(line.strip() for line in said.splitlines())
@@ -269,23 +275,23 @@ def _rows_of(
             yield None, (name, one.name, "-", "-", _words(one), one.nodes)
 
 
-def _opened(record: BatchRecord) -> Desk:
-    """Return the desk of a job, which is given up where it cannot be reached."""
+def _opened(record: BatchRecord) -> SubmitHost:
+    """Return the submit host of a job, which is given up where it cannot be reached."""
     if not record.login:
-        return Here()
+        return LocalHost()
     from slurm_adapter.remote.login_host import open_login  # noqa: PLC0415 - connects
 
     return open_login(record.login, say, record.python)
 
 
 def _updated(
-    desk: Desk, folder: Path, record: BatchRecord, state: BatchState | None
+    submit_host: SubmitHost, folder: Path, record: BatchRecord, state: BatchState | None
 ) -> BatchRecord:
     """Return a record that knows of a job's end, should it have ended meanwhile."""
     if record.state or (state is not None and not state.ended):
         return record
     try:
-        ended = states.how_it_ended(desk, record.job_id)
+        ended = states.how_it_ended(submit_host, record.job_id)
     except (AwayError, AdapterError):
         return record
     if ended is None or not ended.ended:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from slurm_adapter.cli.background import run_in_background
 from slurm_adapter.cli.components import refuse_parts
-from slurm_adapter.cli.exit_signals import check_grace, leaving_when_stopped
+from slurm_adapter.cli.exit_signals import check_grace, exiting_when_stopped
 from slurm_adapter.cli.hosts import choose_nodes
 from slurm_adapter.cli.report import check_format, show_ssh_dry_run
 from slurm_adapter.cli.request import job_from_settings, settings_from_layers, settings_of
@@ -17,8 +17,8 @@ from slurm_adapter.cli.ssh_start import Start
 from slurm_adapter.contracts import with_exported_master
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.launch.ssh.start import dry_plan, moved_to_hosts
-from slurm_adapter.node.system.processes import raise_descriptor_limit
 from slurm_adapter.node.job_files import find_program, working_directory
+from slurm_adapter.node.system.processes import raise_descriptor_limit
 from slurm_adapter.record import replace
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def run_ssh(common: dict[str, Any], options: SshOptions) -> int:
     start = Start(job, nodes, options, common)
     if options.detach and not common["dry_run"]:
         return run_in_background(start.run)
-    with leaving_when_stopped():
+    with exiting_when_stopped():
         return start.run(lambda _: None)
 
 

@@ -198,15 +198,15 @@ def _note_if_ended(
     record: Record, job: JobRecord, fleet: AgentFleet, show: Callable[[Event], None]
 ) -> None:
     """Show what there is, and keep how a job ended whose head did not live to see it."""
-    blame, over = follow.collect(fleet, show)
+    first_failure, over = follow.collect(fleet, show)
     if head_lives(job.head) is not False or record.ended() is not None:
         return
     if len(over) < sum(host.ranks for host in job.hosts):
         return
-    if not blame.failed:
+    if not first_failure.failed:
         record.end(0, "done", say)
         return
-    first = blame.first()
+    first = first_failure.first()
     if isinstance(first, Lost):
         what = f"{job.hosts[first.node_index].name} was lost: {first.why}"
     else:
@@ -271,9 +271,9 @@ def connect(job: JobRecord) -> tuple[AgentFleet, list[str]]:
         for host in job.hosts
     ]
     # Each host's own interpreter is in the record.
-    dialed = begin_agents(nodes, "", job.run, _CONNECT_S, say)
-    unreached = [f"{failure.node.name}: {failure.reason}" for failure in dialed.failures]
-    agents = dialed.at_least(0)
+    connected = begin_agents(nodes, "", job.run, _CONNECT_S, say)
+    unreached = [f"{failure.node.name}: {failure.reason}" for failure in connected.failures]
+    agents = connected.at_least(0)
     if not agents:
         raise ClusterUnfitError(
             "no host of the job can be reached\n" + "\n".join(unreached[:_MOST_SHOWN]),

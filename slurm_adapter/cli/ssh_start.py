@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from slurm_adapter.cli.monitor import Watching
+from slurm_adapter.cli.monitor import Monitor
 from slurm_adapter.cli.report import boot_warnings, say, show_ssh_dry_run, warn
 from slurm_adapter.launch.ssh.fleet import AgentFleet, Timing
 from slurm_adapter.launch.ssh.records import (
@@ -60,7 +60,7 @@ class Start:
 
     def run(self, begun: Callable[[Record], None]) -> int:
         """Start everything and stay until it has ended; `begun` is told when all ranks run."""
-        agents = self._dial()
+        agents = self._connect_all()
         fleet = AgentFleet(agents, self._timing, self._warn)
         record, words, apart = None, NOT_STARTED, False
         try:
@@ -80,12 +80,12 @@ class Start:
             choice = LogChoice.parse(shown, plan.world_size)
             record = self._record(plan, agents)
             panel = not self._common["quiet"] and not self._options.detach
-            watching = Watching(plan, record, fleet, choice, panel=panel)
+            monitor = Monitor(plan, record, fleet, choice, panel=panel)
             start(plan, fleet)
             words = _TOO_EARLY
             begun(record)
             apart = self._options.detach
-            return watching.run(verbose=self._common["verbose"])
+            return monitor.run(verbose=self._common["verbose"])
         except BaseException as error:
             if apart:  # its hosts need nobody
                 fleet.close()
@@ -101,13 +101,13 @@ class Start:
         if not self._common["quiet"]:
             warn((text,))
 
-    def _dial(self) -> list[Agent]:
+    def _connect_all(self) -> list[Agent]:
         """Connect to all hosts and start an agent on each."""
         limit_s = self._options.connect_s
-        dialed = begin_agents(self._nodes, self._job.python, self._run, limit_s, self._warn)
+        connected = begin_agents(self._nodes, self._job.python, self._run, limit_s, self._warn)
         wanted = self._options.min_nodes
-        agents = dialed.all() if wanted is None else dialed.at_least(wanted)
-        for failure in dialed.failures:
+        agents = connected.all() if wanted is None else connected.at_least(wanted)
+        for failure in connected.failures:
             self._warn(f"without {failure.node.name}: {failure.reason}")
         for index, agent in enumerate(agents):
             agent.index = index

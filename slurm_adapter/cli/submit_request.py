@@ -1,4 +1,4 @@
-"""What `sbatch` is sent out with: the job as it will run, and the desk that it is submitted at."""
+"""What `sbatch` submits, and where: the job as it will run, and the submit host."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from slurm_adapter.launch.script.environment import check_syntax, warn_of_venv
 from slurm_adapter.launch.script.zipapp import write_zipapp, zipapp_name
 from slurm_adapter.launch.snapshot import folder_of, planned, take
 from slurm_adapter.node.job_files import working_directory
-from slurm_adapter.remote.submit_host import Here
+from slurm_adapter.remote.submit_host import LocalHost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from slurm_adapter.job.job import Job, Program
-    from slurm_adapter.remote.submit_host import Desk
+    from slurm_adapter.remote.submit_host import SubmitHost
 
 
 @dataclass(frozen=True)
-class Delivered:
+class UploadResult:
     """What came of a delivery."""
 
     warnings: tuple[str, ...] = ()
@@ -33,20 +33,20 @@ class Delivered:
 
 
 @dataclass(frozen=True)
-class Errand:
+class SubmitRequest:
     """A job, and where it is submitted."""
 
     job: Job
     """As it will run: from a copy of its code, should it get one."""
     program: Program
     """What it runs, where that lies here."""
-    desk: Desk | None
+    submit_host: SubmitHost | None
     """None for a dry run that connects to nothing."""
     adapter: list[str]
     """What starts slurm-adapter on a node."""
     base: str
     """The directory that relative log paths mean."""
-    deliver: Callable[[], Delivered]
+    deliver: Callable[[], UploadResult]
     """Has everything there that the job takes along: a copy of its code, where it gets one.
 
     Raises `AdapterError` where that cannot be.
@@ -65,7 +65,7 @@ class Errand:
     """Variables that are taken along there."""
 
 
-def make_errand(
+def make_submit_request(
     common: dict[str, Any],
     options: list[str],
     own: Mapping[str, Any],
@@ -73,7 +73,7 @@ def make_errand(
     snapshot: bool,
     connect: bool,
     only_write: bool,
-) -> Errand:
+) -> SubmitRequest:
     """Return what to submit where.
 
     Args:
@@ -94,34 +94,34 @@ def make_errand(
                 "--script writes a script here, and with --login its code would not be there",
                 "Leave one of them out; --dry-run shows the script.",
             )
-        from slurm_adapter.cli.sbatch_login import errand_at_login  # noqa: PLC0415 - SSH, pathspec
+        from slurm_adapter.cli.sbatch_login import request_at_login_host  # noqa: PLC0415 - SSH, pathspec
 
-        return errand_at_login(settings.login, common, options, own, connect=connect)
+        return request_at_login_host(settings.login, common, options, own, connect=connect)
     job = job_from_settings(settings, working_directory())
     check_syntax(job.prologue)
-    return _here(in_container(job, Here()), snapshot=snapshot)
+    return _here(in_container(job, LocalHost()), snapshot=snapshot)
 
 
-def _here(job: Job, *, snapshot: bool) -> Errand:
-    desk, code, program = Here(), job.code, job.program
+def _here(job: Job, *, snapshot: bool) -> SubmitRequest:
+    submit_host, code, program = LocalHost(), job.code, job.program
     if snapshot:
         job = planned(job)
 
-    def deliver() -> Delivered:
+    def deliver() -> UploadResult:
         warnings = take(code, job) if snapshot else ()
         if job.container is not None:
-            write_zipapp(desk, job.folder)
-        return Delivered(warnings)
+            write_zipapp(submit_host, job.folder)
+        return UploadResult(warnings)
 
-    return Errand(
+    return SubmitRequest(
         job,
         program,
-        desk,
+        submit_host,
         adapter_words(),
         working_directory(),
         deliver,
         snapshot=folder_of(job) if snapshot else "",
-        warnings=(*warn_of_venv(job), *warn_of_image(job, desk)),
+        warnings=(*warn_of_venv(job), *warn_of_image(job, submit_host)),
         files=(zipapp_path(job),) if job.container is not None else (),
     )
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, StrictBool, StrictI
 from slurm_adapter.config.toml import Text, as_text, read_toml, validated
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job.remote_paths import image_there, mount_there, there
-from slurm_adapter.network.overrides import check_hints, over
+from slurm_adapter.network.overrides import check_overrides, over
 from slurm_adapter.paths import IMAGE_FILES, SITE_FILE, absolute, given, on_node, user_file
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def merge(layers: Iterable[Settings]) -> Settings:
 def _validated(data: dict[str, Any], where: str) -> Settings:
     settings = validated(Settings, data, where, _EXAMPLES)
     if settings.network:
-        hints = check_hints(settings.network, where)
+        hints = check_overrides(settings.network, where)
         settings = settings.model_copy(update={"network": hints})
     for (one, other), why in _EITHER.items():
         if getattr(settings, one) is not None and getattr(settings, other) is not None:

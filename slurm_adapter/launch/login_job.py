@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from slurm_adapter.job.job import Channel, Job
     from slurm_adapter.remote.code import Code, Synced
-    from slurm_adapter.remote.login_host import Login
-    from slurm_adapter.remote.submit_host import Desk
+    from slurm_adapter.remote.login_host import LoginHost
+    from slurm_adapter.remote.submit_host import SubmitHost
 
 
 def with_default_folder(job: Job) -> Job:
@@ -69,25 +69,25 @@ def code_of(job: Job) -> Code:
     return code
 
 
-def missing(job: Job, desk: Desk) -> tuple[str, ...]:
+def missing(job: Job, submit_host: SubmitHost) -> tuple[str, ...]:
     """Return warnings of what a job needs and is not on its login node: its nodes may differ."""
-    if job.venv and not desk.exists(f"{job.venv}/bin/activate"):
-        return (f"{job.venv} is no virtual environment on {desk.login}",)
+    if job.venv and not submit_host.exists(f"{job.venv}/bin/activate"):
+        return (f"{job.venv} is no virtual environment on {submit_host.login}",)
     if job.container is not None:
-        return warn_of_image(job, desk)
+        return warn_of_image(job, submit_host)
     brought = job.venv or job.conda or job.modules or job.prologue
-    if isinstance(job.program, Boot) and not brought and not desk.has(job.python):
+    if isinstance(job.program, Boot) and not brought and not submit_host.has(job.python):
         return (
-            f"{job.python} is no program on {desk.login}: name the job's interpreter with"
+            f"{job.python} is no program on {submit_host.login}: name the job's interpreter with"
             " --python, or what brings it with --venv, --conda or --module",
         )
     return ()
 
 
-def copy(code: Code, job: Job, desk: Login) -> Synced:
+def copy(code: Code, job: Job, submit_host: LoginHost) -> Synced:
     """Copy the code to where the job has it; what an earlier job's copy has is not sent again.
 
     Raises:
         ClusterUnfitError: it cannot be written there.
     """
-    return sync(code, job.code, [Target(desk.connection, desk.python)], seeded=True)
+    return sync(code, job.code, [Target(submit_host.connection, submit_host.python)], seeded=True)

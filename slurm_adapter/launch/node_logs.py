@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from slurm_adapter.node.ranks.events import Ended, Output
 from slurm_adapter.node.job_files import cannot_make
+from slurm_adapter.node.ranks.events import Ended, Output
 
 if TYPE_CHECKING:
     from slurm_adapter.node.ranks.events import Event

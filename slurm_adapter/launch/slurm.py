@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slurm_adapter.launch.script.sbatch import Script
-    from slurm_adapter.remote.submit_host import Desk
+    from slurm_adapter.remote.submit_host import SubmitHost
 
 _LONG_OPTION = re.compile(r"--([a-z][a-z0-9-]+)")
 # sbatch(1), INPUT ENVIRONMENT VARIABLES: those that are not spelled like their option.
@@ -46,32 +46,36 @@ class Submission:
         )
 
 
-def site_options(desk: Desk) -> frozenset[str]:
-    """Return the long options that the desk's sbatch lists, plug-ins' included."""
-    if not have_sbatch(desk):
+def site_options(submit_host: SubmitHost) -> frozenset[str]:
+    """Return the long options that the submit host's sbatch lists, plug-ins' included."""
+    if not have_sbatch(submit_host):
         return frozenset()
-    shown = _sbatch(desk, ["--help"])
+    shown = _sbatch(submit_host, ["--help"])
     return frozenset(_LONG_OPTION.findall(shown.out)) if shown.status == 0 else frozenset()
 
 
-def make_folders(desk: Desk, script: Script) -> None:
+def make_folders(submit_host: SubmitHost, script: Script) -> None:
     """Make the folders that a script's logs need; sbatch would lose the job without (SB-02)."""
     for folder in script.folders:
-        desk.make_folder(folder)
+        submit_host.make_folder(folder)
 
 
-def write_script(desk: Desk, script: Script, path: Path) -> None:
+def write_script(submit_host: SubmitHost, script: Script, path: Path) -> None:
     """Write a script, readable by its owner only; a reader never sees half of it."""
-    desk.write(str(path), os.fsencode(script.text))
+    submit_host.write(str(path), os.fsencode(script.text))
 
 
 def submit(
-    desk: Desk, script: Script, path: Path, more: Mapping[str, str] = NOTHING, after: str = ""
+    submit_host: SubmitHost,
+    script: Script,
+    path: Path,
+    more: Mapping[str, str] = NOTHING,
+    after: str = "",
 ) -> Submission:
     """Submit a written script.
 
     Args:
-        desk: where.
+        submit_host: where.
         script: the script.
         path: where it was written.
         more: variables for sbatch beside the script's own.
@@ -86,11 +90,11 @@ def submit(
         words += [f"--dependency=afternotok:{after}", "--kill-on-invalid-dep=yes"]
     more = {**more, **script.environment}
     try:
-        answer = _sbatch(desk, [*words, str(path)], more=more, without=_twins(script))
+        answer = _sbatch(submit_host, [*words, str(path)], more=more, without=_twins(script))
     except ConnectionLostError as lost:
         raise ConnectionLostError(
             f"{lost.found} while sbatch ran: whether the job was submitted is not known",
-            f"Look before you submit it again: ssh {desk.login} squeue --me",
+            f"Look before you submit it again: ssh {submit_host.login} squeue --me",
         ) from lost
     job_id, _, cluster = answer.out.strip().partition(";")
     if not job_id.isdecimal():
@@ -99,10 +103,10 @@ def submit(
     return Submission(job_id, cluster, answer.err, answer.status)
 
 
-def test_only(desk: Desk, script: Script) -> tuple[bool, str]:
+def test_only(submit_host: SubmitHost, script: Script) -> tuple[bool, str]:
     """Return (whether Slurm would take the job, what it says: nodes and start time, or why not)."""
     answer = _sbatch(
-        desk,
+        submit_host,
         ["--test-only"],
         more=script.environment,
         without=_twins(script),
@@ -114,9 +118,9 @@ def test_only(desk: Desk, script: Script) -> tuple[bool, str]:
     return False, with_directives(_said(answer), script.all_directives)
 
 
-def have_sbatch(desk: Desk) -> bool:
-    """Say whether a desk has Slurm's commands."""
-    return desk.has("sbatch")
+def have_sbatch(submit_host: SubmitHost) -> bool:
+    """Say whether a submit host has Slurm's commands."""
+    return submit_host.has("sbatch")
 
 
 def _twins(script: Script) -> set[str]:
@@ -134,7 +138,7 @@ def _said(answer: Done) -> str:
 
 
 def _sbatch(
-    desk: Desk,
+    submit_host: SubmitHost,
     words: list[str],
     *,
     more: Mapping[str, str] = NOTHING,
@@ -143,22 +147,22 @@ def _sbatch(
     limit_s: float | None = None,
 ) -> Done:
     try:
-        return desk.run(["sbatch", *words], more, without, script, limit_s)
+        return submit_host.run(["sbatch", *words], more, without, script, limit_s)
     except FileNotFoundError as error:
-        raise _no_slurm(desk) from error
+        raise _no_slurm(submit_host) from error
     except TimeoutError:
         return Done(1, "", "Slurm does not answer")
 
 
-def check_there(desk: Desk) -> None:
-    """Raise `ClusterUnfitError` where a desk has no commands of Slurm."""
-    if not have_sbatch(desk):
-        raise _no_slurm(desk)
+def check_there(submit_host: SubmitHost) -> None:
+    """Raise `ClusterUnfitError` where a submit host has no commands of Slurm."""
+    if not have_sbatch(submit_host):
+        raise _no_slurm(submit_host)
 
 
-def _no_slurm(desk: Desk) -> ClusterUnfitError:
-    found = f"sbatch is not on {owner(desk)} PATH"
-    if desk.login:
+def _no_slurm(submit_host: SubmitHost) -> ClusterUnfitError:
+    found = f"sbatch is not on {owner(submit_host)} PATH"
+    if submit_host.login:
         return ClusterUnfitError(
             f"{found}, nor on that of a login shell there",
             "Name a login node of the cluster with --login, or have ~/.bash_profile there put"

@@ -33,7 +33,7 @@ INTERFACE_PLACEHOLDER = "<interface>"
 
 
 @record
-class Way:
+class Route:
     """The interface by which a node reaches the others."""
 
     interface: str
@@ -47,7 +47,7 @@ class Way:
 class Choice:
     """What a node's ranks should use."""
 
-    way: Way
+    way: Route
     settings: tuple[Setting, ...]
     warnings: tuple[str, ...] = ()
     hcas: Hcas | None = None
@@ -56,7 +56,7 @@ class Choice:
 
 def choose(
     node: str,
-    way: Way,
+    way: Route,
     interfaces: Sequence[Interface],
     given: Mapping[str, str],
     rdma: Callable[[], Hcas] | None = None,

@@ -32,7 +32,7 @@ _MOST_GID_INDEX, _MOST_TRAFFIC_CLASS, _MOST_TIMEOUT = 255, 255, 31
 _LONGEST_INTERFACE = 15
 
 
-def check_hints(table: Mapping[str, object], where: str = "") -> dict[str, Any]:
+def check_overrides(table: Mapping[str, object], where: str = "") -> dict[str, Any]:
     """Return the hints of a table, each of them checked.
 
     Args:
@@ -95,7 +95,7 @@ def from_options(
         table["subnet" if "/" in network else "socket_ifname"] = network
     if master_suffix is not None:
         table["master_suffix"] = master_suffix
-    return check_hints(table)
+    return check_overrides(table)
 
 
 def as_options(hints: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ tables there are.
 from __future__ import annotations
 
 from slurm_adapter.errors import ClusterUnfitError
-from slurm_adapter.network.choose import Way
+from slurm_adapter.network.choose import Route
 from slurm_adapter.network.interfaces import listed
 
 TYPE_CHECKING = False
@@ -34,9 +34,9 @@ _MOST_ASKED = 64
 """Peers of one network are reached alike: one of each is asked for, and no more than so many."""
 
 
-def way_toward(
+def route_toward(
     node: str, peers: Mapping[str, str], master: str, interfaces: Sequence[Interface]
-) -> tuple[Way, list[str]]:
+) -> tuple[Route, list[str]]:
     """Return the way to the other nodes that the kernel would take, and warnings.
 
     Args:
@@ -83,10 +83,10 @@ def way_toward(
     ]
     first = found[best][0]
     reason = f"measured: the way to {first} ({peers[first]}) leaves by it"
-    return Way(best, sources[best], reason), others
+    return Route(best, sources[best], reason), others
 
 
-def way_named(node: str, name: str, interfaces: Sequence[Interface], family: int = 0) -> Way:
+def route_named(node: str, name: str, interfaces: Sequence[Interface], family: int = 0) -> Route:
     """Return the way by an interface of the user's choice; `family` is 4, 6, or 0 for either.
 
     Raises:
@@ -96,7 +96,7 @@ def way_named(node: str, name: str, interfaces: Sequence[Interface], family: int
         if interface.name == name:
             wanted = [one for one in interface.usable if not family or one.is_ipv6 == (family == 6)]  # noqa: PLR2004
             if interface.up and wanted:
-                return Way(name, wanted[0].ip, "configured: the interface that you chose")
+                return Route(name, wanted[0].ip, "configured: the interface that you chose")
             break
     raise ClusterUnfitError(
         f"{node} has no interface {name} that is up and has an address",
@@ -104,7 +104,7 @@ def way_named(node: str, name: str, interfaces: Sequence[Interface], family: int
     )
 
 
-def way_within(node: str, subnet: str, interfaces: Sequence[Interface]) -> Way:
+def route_within(node: str, subnet: str, interfaces: Sequence[Interface]) -> Route:
     """Return the way by the interface that has an address in a network.
 
     Raises:
@@ -113,7 +113,7 @@ def way_within(node: str, subnet: str, interfaces: Sequence[Interface]) -> Way:
     for interface in interfaces:
         for address in interface.usable:
             if interface.up and is_within(address.ip, subnet):
-                return Way(interface.name, address.ip, f"configured: its address is in {subnet}")
+                return Route(interface.name, address.ip, f"configured: its address is in {subnet}")
     raise ClusterUnfitError(
         f"{node} has no address in {subnet}", f"{node} has: {listed(interfaces)}."
     )

@@ -66,7 +66,7 @@ def _check_owner(own: str, path: str) -> None:
         path = os.path.dirname(path)  # noqa: PTH120
 
 
-def make_told(job: Job, told: Iterable[str]) -> None:
+def make_referenced_directories(job: Job, told: Iterable[str]) -> None:
     """Make the job's directories that a rank without a full view is told of; no others.
 
     Args:

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from slurm_adapter.errors import ClusterUnfitError, printable
-from slurm_adapter.node.protocol import framing as frames
+from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.protocol.framing import BrokenFrameError, FrameReader, frame
 from slurm_adapter.quoting import shell_words
 from slurm_adapter.remote.agent_archive import interpreter_words
@@ -63,11 +63,11 @@ class Agent:
         self._channel = self.connection.start(shell_words(words))
         self.send_bytes(files.first)
         word = self._greeting(limit_s)
-        if word in (frames.NEED, frames.NEED_SOURCE):
-            self.send_bytes(files.code if word == frames.NEED else files.archive)
+        if word in (framing.NEED, framing.NEED_SOURCE):
+            self.send_bytes(files.code if word == framing.NEED else files.archive)
             self._finish_sending(limit_s)
-        elif word.startswith(frames.OLD):
-            version = word.removeprefix(frames.OLD).decode().strip()
+        elif word.startswith(framing.OLD):
+            version = word.removeprefix(framing.OLD).decode().strip()
             raise ClusterUnfitError(
                 f"{self.name}: {self.python} is Python {version}",
                 "Name one of 3.10 or later with --python PATH, or python=PATH in the host file.",
@@ -135,7 +135,7 @@ class Agent:
             if data == b"":
                 raise self._no_greeting()
             self._noise += data or b""
-            _, found, rest = self._noise.partition(b"\n" + frames.GREETING)
+            _, found, rest = self._noise.partition(b"\n" + framing.GREETING)
             if found and b"\n" in rest:
                 word, _, more = rest.partition(b"\n")
                 self._reader.feed(more)
@@ -212,7 +212,7 @@ class Agent:
         if status is None:
             self.unreachable = True
             return "the connection ended"
-        if status == frames.UNHEARD:
+        if status == framing.UNHEARD:
             self.confirmed = True
             return "it heard nothing from here for too long, and has ended what ran there"
         number = status - 128

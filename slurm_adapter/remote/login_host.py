@@ -1,4 +1,4 @@
-"""A login node as the desk: one SSH connection, and a small server of ours at its other end.
+"""A login node as the submit host: one SSH connection, and a small server of ours at its other end.
 
 Nothing is installed there: the server is sent as text, and needs a Python. What it is asked for,
 variables and secrets among it, travels in the conversation, never on a command line.
@@ -15,16 +15,13 @@ from slurm_adapter import errors
 from slurm_adapter.cluster.hosts import read_host_list
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.job.remote_paths import HOME
-from slurm_adapter.node.agent import basis as seed
-from slurm_adapter.node.agent import code_copy as replica
-from slurm_adapter.node.agent import copy_lock as copyuse
-from slurm_adapter.node.agent import login as desk
-from slurm_adapter.node.agent import requests as converse
+from slurm_adapter.node.agent import basis, code_copy, copy_lock, requests
+from slurm_adapter.node.agent import login as submit_host
 from slurm_adapter.node.system import files
 from slurm_adapter.quoting import shell_words
 from slurm_adapter.remote.conversation import Conversation, SilentError, ToldError, program_of
 from slurm_adapter.remote.submit_host import NOTHING, Done
-from slurm_adapter.remote.transport.connect_all import dial
+from slurm_adapter.remote.transport.connect_all import connect_all
 from slurm_adapter.remote.transport.port import ConnectionLostError
 
 if TYPE_CHECKING:
@@ -55,7 +52,7 @@ class Opened:
     conversation: Conversation
 
 
-class Login:
+class LoginHost:
     """A login node."""
 
     def __init__(self, login: str, opened: Opened) -> None:
@@ -65,7 +62,7 @@ class Login:
         self._conversation = opened.conversation
 
     def has(self, program: str) -> bool:
-        """See `Desk.has`."""
+        """See `SubmitHost.has`."""
         return bool(self._ask("has", program=program)["found"])
 
     def run(
@@ -76,7 +73,7 @@ class Login:
         data: bytes | None = None,
         limit_s: float | None = None,
     ) -> Done:
-        """See `Desk.run`."""
+        """See `SubmitHost.run`."""
         answer = self._ask(
             "run",
             words=list(map(_sent, words)),
@@ -95,30 +92,30 @@ class Login:
         )
 
     def make_folder(self, path: str) -> None:
-        """See `Desk.make_folder`."""
+        """See `SubmitHost.make_folder`."""
         self._ask("make", folder=_sent(path))
 
     def write(self, path: str, data: bytes) -> None:
-        """See `Desk.write`."""
+        """See `SubmitHost.write`."""
         self._ask("write", path=_sent(path), data=data.decode("latin-1"))
 
     def read(self, places: Sequence[tuple[str, int]]) -> list[tuple[int, bytes]]:
-        """See `Desk.read`."""
+        """See `SubmitHost.read`."""
         if not places:
             return []
         sent = [(_sent(path), offset) for path, offset in places]
         return [(offset, _bytes(text)) for offset, text in self._ask("read", places=sent)["pieces"]]
 
     def exists(self, path: str) -> bool:
-        """See `Desk.exists`."""
+        """See `SubmitHost.exists`."""
         return bool(self._ask("exists", path=_sent(path))["found"])
 
     def remove(self, path: str) -> None:
-        """See `Desk.remove`."""
+        """See `SubmitHost.remove`."""
         self._ask("remove", path=_sent(path))
 
     def close(self) -> None:
-        """See `Desk.close`."""
+        """See `SubmitHost.close`."""
         self._conversation.close()
         self.connection.close()
 
@@ -137,7 +134,7 @@ class Login:
 
 def open_login(
     login: str, say: Callable[[str], None], python: str = "", limit_s: float = CONNECT_S
-) -> Login:
+) -> LoginHost:
     """Connect to a login node as `ssh` would.
 
     Args:
@@ -156,7 +153,7 @@ def open_login(
         del index
         return _begin(connection, login, node.python or python)
 
-    return Login(login, dial([node], begin, retry_s=limit_s, say=say).all()[0])
+    return LoginHost(login, connect_all([node], begin, retry_s=limit_s, say=say).all()[0])
 
 
 def read_login(login: str) -> Node:
@@ -212,7 +209,7 @@ def _find_python(connection: Connection, login: str, python: str) -> str:
 
 @cache
 def _program() -> bytes:
-    return program_of(errors, files, copyuse, seed, replica, converse, desk)
+    return program_of(errors, files, copy_lock, basis, code_copy, requests, submit_host)
 
 
 def _sent(text: str) -> str:

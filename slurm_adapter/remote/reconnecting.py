@@ -16,31 +16,35 @@ from slurm_adapter.remote.transport.unreachable import UnreachableError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from slurm_adapter.remote.submit_host import Desk, Done
+    from slurm_adapter.remote.submit_host import Done, SubmitHost
 
 T = TypeVar("T")
 _FIRST_S, _GROWTH, _LONGEST_S = 1.0, 1.7, 60.0
 
 
-class Patient:
-    """A desk that is opened again where it was lost.
+class ReconnectingHost:
+    """A submit host that is opened again where it was lost.
 
     Args:
-        desk: the desk while it stands.
+        submit_host: the submit host while it stands.
         again: opens it anew.
         say: gets what is to be told, a line each.
         job: what goes on meanwhile, for people.
     """
 
     def __init__(
-        self, desk: Desk, again: Callable[[], Desk], say: Callable[[str], None], job: str
+        self,
+        submit_host: SubmitHost,
+        again: Callable[[], SubmitHost],
+        say: Callable[[str], None],
+        job: str,
     ) -> None:
-        self._desk, self._again, self._say, self._job = desk, again, say, job
-        self.login, self.home, self.python = desk.login, desk.home, desk.python
+        self._submit_host, self._again, self._say, self._job = submit_host, again, say, job
+        self.login, self.home, self.python = submit_host.login, submit_host.home, submit_host.python
 
     def has(self, program: str) -> bool:
-        """See `Desk.has`."""
-        return self._try(lambda desk: desk.has(program))
+        """See `SubmitHost.has`."""
+        return self._try(lambda submit_host: submit_host.has(program))
 
     def run(
         self,
@@ -50,39 +54,39 @@ class Patient:
         data: bytes | None = None,
         limit_s: float | None = None,
     ) -> Done:
-        """See `Desk.run`."""
-        return self._try(lambda desk: desk.run(words, more, without, data, limit_s))
+        """See `SubmitHost.run`."""
+        return self._try(lambda submit_host: submit_host.run(words, more, without, data, limit_s))
 
     def make_folder(self, path: str) -> None:
-        """See `Desk.make_folder`."""
-        self._try(lambda desk: desk.make_folder(path))
+        """See `SubmitHost.make_folder`."""
+        self._try(lambda submit_host: submit_host.make_folder(path))
 
     def write(self, path: str, data: bytes) -> None:
-        """See `Desk.write`."""
-        self._try(lambda desk: desk.write(path, data))
+        """See `SubmitHost.write`."""
+        self._try(lambda submit_host: submit_host.write(path, data))
 
     def read(self, places: Sequence[tuple[str, int]]) -> list[tuple[int, bytes]]:
-        """See `Desk.read`."""
-        return self._try(lambda desk: desk.read(places))
+        """See `SubmitHost.read`."""
+        return self._try(lambda submit_host: submit_host.read(places))
 
     def exists(self, path: str) -> bool:
-        """See `Desk.exists`."""
-        return self._try(lambda desk: desk.exists(path))
+        """See `SubmitHost.exists`."""
+        return self._try(lambda submit_host: submit_host.exists(path))
 
     def remove(self, path: str) -> None:
-        """See `Desk.remove`."""
-        self._try(lambda desk: desk.remove(path))
+        """See `SubmitHost.remove`."""
+        self._try(lambda submit_host: submit_host.remove(path))
 
     def close(self) -> None:
-        """See `Desk.close`."""
-        self._desk.close()
+        """See `SubmitHost.close`."""
+        self._submit_host.close()
 
-    def _try(self, ask: Callable[[Desk], T]) -> T:
+    def _try(self, ask: Callable[[SubmitHost], T]) -> T:
         while True:
             try:
-                return ask(self._desk)
+                return ask(self._submit_host)
             except (ConnectionLostError, NoAnswerError) as lost:
-                self._desk.close()
+                self._submit_host.close()
                 self._say(f"{lost.found}; {self._job} goes on, connecting again")
                 self._open()
 
@@ -95,7 +99,7 @@ class Patient:
         wait_s, told = _FIRST_S, ""
         while True:
             try:
-                self._desk = self._again()
+                self._submit_host = self._again()
             except UnreachableError as error:
                 failure = error.failures[0]
                 if isinstance(failure.error, TurnedAwayError):

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 from slurm_adapter.remote.agent import Agent
 from slurm_adapter.remote.agent_archive import agent_files
-from slurm_adapter.remote.transport.connect_all import dial
+from slurm_adapter.remote.transport.connect_all import connect_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from slurm_adapter.cluster.cluster import Node
-    from slurm_adapter.remote.transport.connect_all import Dialed
+    from slurm_adapter.remote.transport.connect_all import Connected
     from slurm_adapter.remote.transport.port import Connection
 
 
 def begin_agents(
     nodes: Sequence[Node], python: str, run: str, limit_s: float, say: Callable[[str], None]
-) -> Dialed[Agent]:
+) -> Connected[Agent]:
     """Connect to all nodes and have an agent greet us from each.
 
     Args:
@@ -38,4 +38,4 @@ def begin_agents(
         agent.begin(files, limit_s)
         return agent
 
-    return dial(nodes, begin, retry_s=limit_s, say=say)
+    return connect_all(nodes, begin, retry_s=limit_s, say=say)

@@ -1,4 +1,4 @@
-"""The desk: where Slurm's commands are run and a job's files lie. This machine, or a login node.
+"""Where Slurm's commands are run and a job's files lie: this machine, or a login node.
 
 Whatever submits, follows, lists or stops jobs of Slurm does it through one, and does not know
 which it is.
@@ -32,8 +32,8 @@ class Done:
     err: str
 
 
-class Desk(Protocol):
-    """Methods raise `AdapterError` where the desk itself cannot be reached."""
+class SubmitHost(Protocol):
+    """Methods raise `AdapterError` where the submit host itself cannot be reached."""
 
     @property
     def login(self) -> str:
@@ -89,7 +89,7 @@ class Desk(Protocol):
     def read(self, places: Sequence[tuple[str, int]]) -> list[tuple[int, bytes]]:
         """Return of each (path, offset) what stands there, with the offset it really begins at.
 
-        See `node.desk.read_all`.
+        See `node.agent.login.read_all`.
         """
 
     def exists(self, path: str) -> bool:
@@ -102,7 +102,7 @@ class Desk(Protocol):
         """Let go of it."""
 
 
-class Here:
+class LocalHost:
     """This machine."""
 
     login = ""
@@ -110,11 +110,11 @@ class Here:
 
     @property
     def home(self) -> str:
-        """See `Desk.home`."""
+        """See `SubmitHost.home`."""
         return str(Path.home())
 
     def has(self, program: str) -> bool:
-        """See `Desk.has`."""
+        """See `SubmitHost.has`."""
         return doing.has(program, os.environ)
 
     def run(
@@ -125,17 +125,17 @@ class Here:
         data: bytes | None = None,
         limit_s: float | None = None,
     ) -> Done:
-        """See `Desk.run`."""
+        """See `SubmitHost.run`."""
         environment = doing.changed(os.environ, more, without)
         status, out, error = doing.run(list(words), environment, data, limit_s, _nothing)
         return Done(status, out.decode(errors="replace"), error.decode(errors="replace"))
 
     def make_folder(self, path: str) -> None:
-        """See `Desk.make_folder`."""
+        """See `SubmitHost.make_folder`."""
         make_folder(path)
 
     def write(self, path: str, data: bytes) -> None:
-        """See `Desk.write`; a pipe or a device is written to, not replaced."""
+        """See `SubmitHost.write`; a pipe or a device is written to, not replaced."""
         place = Path(path)
         try:
             if place.exists() and not place.is_file():
@@ -149,29 +149,29 @@ class Here:
             ) from error
 
     def read(self, places: Sequence[tuple[str, int]]) -> list[tuple[int, bytes]]:
-        """See `Desk.read`."""
+        """See `SubmitHost.read`."""
         return doing.read_all((os.fsencode(path), offset) for path, offset in places)
 
     def exists(self, path: str) -> bool:
-        """See `Desk.exists`."""
+        """See `SubmitHost.exists`."""
         return Path(path).exists()
 
     def remove(self, path: str) -> None:
-        """See `Desk.remove`."""
+        """See `SubmitHost.remove`."""
         shutil.rmtree(path, ignore_errors=True)
 
     def close(self) -> None:
         """Nothing is held."""
 
 
-def place_of(desk: Desk) -> str:
-    """Return which machine a desk is at, for people."""
-    return desk.login or "this machine"
+def place_of(submit_host: SubmitHost) -> str:
+    """Return which machine a submit host is at, for people."""
+    return submit_host.login or "this machine"
 
 
-def owner(desk: Desk) -> str:
-    """Return whose a desk's PATH is, for people."""
-    return f"{desk.login}'s" if desk.login else "this machine's"
+def owner(submit_host: SubmitHost) -> str:
+    """Return whose a submit host's PATH is, for people."""
+    return f"{submit_host.login}'s" if submit_host.login else "this machine's"
 
 
 def _nothing() -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from slurm_adapter.launch.batch.records import BatchRecord
-    from slurm_adapter.remote.submit_host import Desk
+    from slurm_adapter.remote.submit_host import SubmitHost
 
 _LOOK_S = 0.25
 """How often files are looked at."""
@@ -37,7 +37,7 @@ class Follower:
     """Follows one job.
 
     Args:
-        desk: where its files lie and Slurm is asked.
+        submit_host: where its files lie and Slurm is asked.
         record: the job.
         show: gets (node index, lines) of a node's own file; None in the place of the index for
             the job's log.
@@ -46,12 +46,12 @@ class Follower:
 
     def __init__(
         self,
-        desk: Desk,
+        submit_host: SubmitHost,
         record: BatchRecord,
         show: Callable[[int | None, bytes], None],
         say: Callable[[str], None],
     ) -> None:
-        self._desk, self._record, self._show, self._say = desk, record, show, say
+        self._submit_host, self._record, self._show, self._say = submit_host, record, show, say
         self.lost: list[str] = []
         """Nodes that were lost, as srun tells in the job's log."""
         self._log = Tail(record.log) if record.log else None
@@ -92,7 +92,7 @@ class Follower:
         self, tails: Mapping[int | None, Tail], *, last: bool
     ) -> list[tuple[int | None, bytes]]:
         """Return the new lines of files, all of which are asked for at once."""
-        pieces = self._desk.read([tail.place for tail in tails.values()])
+        pieces = self._submit_host.read([tail.place for tail in tails.values()])
         lines = [
             (index, tail.lines(piece, last=last))
             for (index, tail), piece in zip(tails.items(), pieces, strict=True)
@@ -128,9 +128,9 @@ class Follower:
         self._interval_s = min(_LONGEST_ASK_S, self._interval_s * _GROWTH)
         job_id = self._record.job_id
         try:
-            state = states.ask(self._desk, [job_id]).get(job_id)
+            state = states.ask(self._submit_host, [job_id]).get(job_id)
             if state is None or state.ended:
-                state = states.how_it_ended(self._desk, job_id) or state
+                state = states.how_it_ended(self._submit_host, job_id) or state
         except AwayError as away:
             if not self._away:
                 self._say(f"Slurm does not answer ({away}); job {job_id} goes on, waiting")

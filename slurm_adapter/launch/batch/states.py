@@ -17,7 +17,7 @@ from slurm_adapter.remote.submit_host import owner
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from slurm_adapter.remote.submit_host import Desk, Done
+    from slurm_adapter.remote.submit_host import Done, SubmitHost
 
 _LIMIT_S = 60.0
 _FIELDS = ("JobArrayID", "State", "Reason", "StartTime", "NumNodes", "Name", "NodeList", "JobID")
@@ -77,16 +77,16 @@ class AwayError(Exception):
     """Slurm does not answer; what it would say is not known."""
 
 
-def ask(desk: Desk, job_ids: Iterable[str]) -> dict[str, BatchState]:
+def ask(submit_host: SubmitHost, job_ids: Iterable[str]) -> dict[str, BatchState]:
     """Return the states of those jobs that Slurm still knows, by job id, in one call.
 
     Raises:
         AwayError: Slurm does not answer.
-        ClusterUnfitError: there is no Slurm at the desk.
+        ClusterUnfitError: there is no Slurm at the submit host.
     """
     wanted = list(job_ids)
     answer = _run(
-        desk,
+        submit_host,
         [
             "squeue",
             "--noheader",
@@ -100,41 +100,41 @@ def ask(desk: Desk, job_ids: Iterable[str]) -> dict[str, BatchState]:
     return {one.job_id: one for one in _read_queue(answer.out)}
 
 
-def all_of_user(desk: Desk) -> list[BatchState]:
+def all_of_user(submit_host: SubmitHost) -> list[BatchState]:
     """Return the user's jobs that wait or run, whoever submitted them.
 
     Raises:
         AwayError: Slurm does not answer.
-        ClusterUnfitError: there is no Slurm at the desk.
+        ClusterUnfitError: there is no Slurm at the submit host.
     """
-    answer = _run(desk, ["squeue", "--noheader", "--me", f"--Format={_FORMAT}"])
+    answer = _run(submit_host, ["squeue", "--noheader", "--me", f"--Format={_FORMAT}"])
     if answer.status != 0:
         raise AwayError(_said(answer))
     return _read_queue(answer.out)
 
 
-def how_it_ended(desk: Desk, job_id: str) -> BatchState | None:
+def how_it_ended(submit_host: SubmitHost, job_id: str) -> BatchState | None:
     """Return how a job ended, from the accounting or the controller; None where neither knows.
 
     Raises:
         AwayError: Slurm does not answer.
-        ClusterUnfitError: there is no Slurm at the desk.
+        ClusterUnfitError: there is no Slurm at the submit host.
     """
-    answer = _run(desk, ["scontrol", "--oneliner", "show", "job", job_id])
+    answer = _run(submit_host, ["scontrol", "--oneliner", "show", "job", job_id])
     if answer.status == 0 and (state := _STATE.search(answer.out)):
         exit_code = _EXIT.search(answer.out)
         numbers = (int(exit_code[1]), int(exit_code[2])) if exit_code else (0, 0)
         return _ended(job_id, state[1], *numbers)
     if answer.status != 0 and _ALL_GONE not in answer.err:
         raise AwayError(_said(answer))
-    return _from_accounting(desk, job_id)
+    return _from_accounting(submit_host, job_id)
 
 
-def _from_accounting(desk: Desk, job_id: str) -> BatchState | None:
-    if not desk.has("sacct"):
+def _from_accounting(submit_host: SubmitHost, job_id: str) -> BatchState | None:
+    if not submit_host.has("sacct"):
         return None
     words = ["sacct", "--allocations", "--noheader", "--parsable2", f"--jobs={job_id}"]
-    answer = _run(desk, [*words, "--format=State,ExitCode"])
+    answer = _run(submit_host, [*words, "--format=State,ExitCode"])
     state, bar, code = answer.out.partition("\n")[0].partition("|")
     if answer.status != 0 or not bar:  # a site without accounting is a normal site
         return None
@@ -193,13 +193,15 @@ def _from_squeue(line: str) -> BatchState:
     )
 
 
-def _run(desk: Desk, words: Sequence[str]) -> Done:
+def _run(submit_host: SubmitHost, words: Sequence[str]) -> Done:
     try:
-        return desk.run(words, limit_s=_LIMIT_S)
+        return submit_host.run(words, limit_s=_LIMIT_S)
     except FileNotFoundError as error:
         raise ClusterUnfitError(
-            f"{words[0]} is not on {owner(desk)} PATH",
-            "Name another login node." if desk.login else "Run it on a login node of the cluster.",
+            f"{words[0]} is not on {owner(submit_host)} PATH",
+            "Name another login node."
+            if submit_host.login
+            else "Run it on a login node of the cluster.",
         ) from error
     except TimeoutError as error:
         raise AwayError(f"{words[0]} does not answer") from error

@@ -15,7 +15,7 @@ class Tail:
 
     @property
     def place(self) -> tuple[str, int]:
-        """What is to be read next, as `Desk.read` takes it."""
+        """What is to be read next, as `SubmitHost.read` takes it."""
         return self.path, self._offset
 
     def lines(self, piece: tuple[int, bytes], *, last: bool = False) -> bytes:

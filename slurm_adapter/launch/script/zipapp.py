@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from slurm_adapter.remote.agent_archive import agent_files
 
 if TYPE_CHECKING:
-    from slurm_adapter.remote.submit_host import Desk
+    from slurm_adapter.remote.submit_host import SubmitHost
 
 PLAIN_NAME = "slurm-adapter.pyz"
 _END = 32
@@ -28,7 +28,7 @@ def zipapp_words(python: str, path: str) -> list[str]:
     return [python, "-I", "-S", path]
 
 
-def write_zipapp(desk: Desk, folder: str) -> None:
+def write_zipapp(submit_host: SubmitHost, folder: str) -> None:
     """Have the file in a job's folder, which is made; a reader never sees half of it.
 
     Raises:
@@ -37,6 +37,6 @@ def write_zipapp(desk: Desk, folder: str) -> None:
     archive = agent_files().archive
     path = f"{folder}/{zipapp_name()}"
     end = len(archive) - _END  # enough: it is written at one stroke, under a name of its own
-    if desk.read([(path, end)]) != [(end, archive[end:])]:
-        desk.make_folder(folder)
-        desk.write(path, archive)
+    if submit_host.read([(path, end)]) != [(end, archive[end:])]:
+        submit_host.make_folder(folder)
+        submit_host.write(path, archive)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from slurm_adapter.errors import NODE_LOST, AdapterError, ClusterUnfitError, printable
-from slurm_adapter.node.protocol import framing as frames
+from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.ranks.events import Ended, Lost, Output
 
 if TYPE_CHECKING:
@@ -73,10 +73,10 @@ class AgentFleet:
         """Whether ranks of a detached job run on where they cannot be reached from here."""
 
     def _beat(self) -> None:
-        while not self._ended.wait(frames.beat_s(self.timing.link_s)):
+        while not self._ended.wait(framing.beat_s(self.timing.link_s)):
             for agent in self.agents:
                 if not agent.gone:
-                    agent.send(frames.BEAT)
+                    agent.send(framing.BEAT)
 
     def ask(self, messages: Sequence[bytes], kind: bytes, answer: bytes) -> list[bytes]:
         """Send each agent a message and return the answers of all, in node order.
@@ -93,7 +93,7 @@ class AgentFleet:
         self, messages: Sequence[bytes], kind: bytes, answer: bytes
     ) -> tuple[dict[int, bytes], dict[int, AdapterError]]:
         """Send each agent a message and return what they answer, and why others do not."""
-        self._following = kind == frames.FOLLOW
+        self._following = kind == framing.FOLLOW
         sent_s = time.monotonic()
         for agent, message in zip(self.agents, messages, strict=True):
             agent.send(kind, message)
@@ -112,7 +112,7 @@ class AgentFleet:
                     if got == answer:
                         answers[agent.index] = body
                         agent.answered_s = time.monotonic()
-                    elif got == frames.UNFIT:
+                    elif got == framing.UNFIT:
                         refusals[agent.index] = _refusal(body)
                     else:  # ranks of a fast node may speak before those of a slow one have begun
                         self._early.append((agent, got, body))
@@ -132,7 +132,7 @@ class AgentFleet:
         Raises:
             ClusterUnfitError: where one cannot be started; whoever calls ends the others.
         """
-        self.ask([b""] * len(self.agents), frames.GO, frames.BEGUN)
+        self.ask([b""] * len(self.agents), framing.GO, framing.BEGUN)
         self.take_ranks(ranks)
 
     def take_ranks(self, ranks: Sequence[range]) -> None:
@@ -155,7 +155,7 @@ class AgentFleet:
             yield from self._event(*one)
         # Lost while all were asked: nothing more comes that would wake us.
         lost = [agent for agent in self.agents if agent.lost and not agent.gone]
-        limit_s = 0.0 if early or lost else min(limit_s, frames.beat_s(self.timing.link_s))
+        limit_s = 0.0 if early or lost else min(limit_s, framing.beat_s(self.timing.link_s))
         for agent in dict.fromkeys((*lost, *self._ready(limit_s))):
             for kind, body in agent.read():
                 yield from self._event(agent, kind, body)
@@ -180,14 +180,14 @@ class AgentFleet:
         return rank
 
     def _of_rank(self, agent: Agent, kind: bytes, body: bytes) -> Iterator[Event]:
-        if kind == frames.OUTPUT:
-            rank, lines, is_error = frames.read_output(body)
+        if kind == framing.OUTPUT:
+            rank, lines, is_error = framing.read_output(body)
             yield Output(self._own(agent, rank), lines, is_error)
-        elif kind == frames.ENDED:
-            rank, status, at_s = frames.read_ended(body)
+        elif kind == framing.ENDED:
+            rank, status, at_s = framing.read_ended(body)
             self._ranks.pop(self._own(agent, rank), None)
             yield Ended(rank, status, at_s + agent.clock_s)
-        elif kind == frames.GONE:
+        elif kind == framing.GONE:
             if body:
                 self.left.append(f"{agent.name}: {printable(body.decode(errors='replace'))}")
             if agent in self._ranks.values():
@@ -195,11 +195,11 @@ class AgentFleet:
                 yield from self._lose(agent)
             else:
                 self._let_go(agent)
-        elif kind == frames.READY and self._following:  # it has told all that there is
+        elif kind == framing.READY and self._following:  # it has told all that there is
             for rank in [rank for rank, one in self._ranks.items() if one is agent]:
                 del self._ranks[rank]
             self._let_go(agent)
-        elif kind == frames.UNFIT:
+        elif kind == framing.UNFIT:
             agent.lost = _refusal(body).found
             yield from self._lose(agent)
         else:
@@ -207,9 +207,9 @@ class AgentFleet:
 
     def _warned(self, agent: Agent, kind: bytes, body: bytes) -> bool:
         del agent
-        if kind == frames.WARNING:
+        if kind == framing.WARNING:
             self._warn(printable(body.decode(errors="replace")))
-        return kind in (frames.WARNING, frames.BEAT)
+        return kind in (framing.WARNING, framing.BEAT)
 
     def _silent(self) -> Iterator[Event]:
         """Notice agents that say nothing any more; the time this process slept does not count."""
@@ -280,9 +280,9 @@ class AgentFleet:
             if agent.gone:
                 continue
             if number == signal.SIGKILL:
-                agent.send(frames.KILL)
+                agent.send(framing.KILL)
             else:
-                agent.send(frames.STOP, f"{self.timing.grace_s:g}".encode())
+                agent.send(framing.STOP, f"{self.timing.grace_s:g}".encode())
 
     def wake(self) -> None:
         """Make `events` return now; after `close` there is nothing to wake."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from slurm_adapter.errors import AdapterError
 from slurm_adapter.launch.ssh.fleet import together
-from slurm_adapter.node.protocol import framing as frames
+from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.protocol.records import pack
 from slurm_adapter.node.ranks.events import Ended, Lost
-from slurm_adapter.node.ranks.first_failure import Blame
+from slurm_adapter.node.ranks.first_failure import FirstFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +58,7 @@ def attach(job: JobRecord, fleet: AgentFleet, *, stay: bool, output: bool = True
         )
         for agent, mine in zip(fleet.agents, ranks, strict=True)
     ]
-    answers, refusals = fleet.ask_each(requests, frames.FOLLOW, frames.FACTS)
+    answers, refusals = fleet.ask_each(requests, framing.FOLLOW, framing.FACTS)
     without = [
         AdapterError(_named(agent, refusals[agent.index].found), refusals[agent.index].remedy)
         for agent in fleet.agents
@@ -86,18 +86,18 @@ def _named(agent: Agent, words: str) -> str:
     return words if words.startswith(f"{agent.name}: ") else f"{agent.name}: {words}"
 
 
-def collect(fleet: AgentFleet, show: Callable[[Event], None]) -> tuple[Blame, set[int]]:
+def collect(fleet: AgentFleet, show: Callable[[Event], None]) -> tuple[FirstFailure, set[int]]:
     """Show what there is of a job; return the failures so far, and the ranks that have ended."""
-    blame, over = Blame(), set[int]()
+    first_failure, over = FirstFailure(), set[int]()
     while fleet.remains():
         for event in fleet.events(_POLL_S):
             show(event)
-            blame.take(event)
+            first_failure.take(event)
             if isinstance(event, Ended):
                 over.add(event.rank)
             elif isinstance(event, Lost):
                 over.update(event.ranks)
-    return blame, over
+    return first_failure, over
 
 
 def end(fleet: AgentFleet) -> list[str]:

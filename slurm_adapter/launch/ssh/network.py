@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from slurm_adapter.cluster.hostlist import fold_hostlist
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.launch.ssh.fleet import of_each
-from slurm_adapter.network import routes as ways
-from slurm_adapter.network.choose import Way, choose, given_variables, rdma_chooser
+from slurm_adapter.network import routes
+from slurm_adapter.network.choose import Route, choose, given_variables, rdma_chooser
 from slurm_adapter.network.gids import NcclVersion
 from slurm_adapter.network.interfaces import listed
-from slurm_adapter.node.protocol import framing as frames
+from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.protocol.records import pack
 from slurm_adapter.record import replace
 
@@ -35,7 +35,7 @@ class Network:
     """One way in which all nodes may be able to meet."""
 
     name: str
-    ways: tuple[Way, ...]
+    ways: tuple[Route, ...]
     """For each node, in rank order."""
     speed_mbps: int
     """The least of the interfaces', 0 where one does not say."""
@@ -130,46 +130,46 @@ def candidates(
     return found[:_MOST_NETWORKS]
 
 
-def _fixed(job: Job, node: Node, report: Report) -> Way | None:
+def _fixed(job: Job, node: Node, report: Report) -> Route | None:
     """Return the way that the user or the site chose for a node, None where nobody did."""
     hints = job.network
     if node.interface is not None:
-        way = ways.way_named(node.name, node.interface, report.interfaces)
+        way = routes.route_named(node.name, node.interface, report.interfaces)
         return replace(way, reason="configured: the interface that the host list names")
     if node.address is not None:
-        holder = ways.holder_of(node.address, report.interfaces)
+        holder = routes.holder_of(node.address, report.interfaces)
         if holder is None:
             raise ClusterUnfitError(
                 f"{node.name} has no interface with {node.address}, the address in the host list",
                 f"{node.name} has: {listed(report.interfaces)}.",
             )
         why = "configured: it has the address that the host list gives"
-        return Way(holder.name, node.address, why)
+        return Route(holder.name, node.address, why)
     if "subnet" in hints:
-        return ways.way_within(node.name, hints["subnet"], report.interfaces)
+        return routes.route_within(node.name, hints["subnet"], report.interfaces)
     if "socket_ifname" in hints:
-        return ways.way_named(node.name, hints["socket_ifname"], report.interfaces)
+        return routes.route_named(node.name, hints["socket_ifname"], report.interfaces)
     return None
 
 
-def _by_network(report: Report) -> dict[str, Way]:
+def _by_network(report: Report) -> dict[str, Route]:
     """Return a node's way into each network that it has an address in."""
-    found: dict[str, Way] = {}
+    found: dict[str, Route] = {}
     for interface in report.interfaces:
-        if ways.why_never(interface) is None:
+        if routes.why_never(interface) is None:
             for address in interface.usable:
-                name = ways.network_of(address)
-                found.setdefault(name, Way(interface.name, address.ip, ""))
+                name = routes.network_of(address)
+                found.setdefault(name, Route(interface.name, address.ip, ""))
     return found
 
 
-def _at(report: Report, address: str) -> Way | None:
-    holder = ways.holder_of(address, report.interfaces)
-    return None if holder is None else Way(holder.name, address, "")
+def _at(report: Report, address: str) -> Route | None:
+    holder = routes.holder_of(address, report.interfaces)
+    return None if holder is None else Route(holder.name, address, "")
 
 
 def _network(
-    name: str, found: Sequence[Way | None], reports: Sequence[Report], reached: Sequence[str]
+    name: str, found: Sequence[Route | None], reports: Sequence[Report], reached: Sequence[str]
 ) -> Network:
     """Return a network; none of the ways may be None."""
     into = tuple(way for way in found if way is not None)
@@ -202,7 +202,7 @@ def _tried(
         )
         for index, peers in enumerate(ring)
     ]
-    answers = fleet.ask(messages, frames.TRY, frames.TRIED)
+    answers = fleet.ask(messages, framing.TRY, framing.TRIED)
     failures: list[list[str]] = [[] for _ in networks]
     for index, (peers, answer) in enumerate(zip(ring, answers, strict=True)):
         results = iter(answer.decode(errors="replace").split("\0"))
@@ -219,8 +219,8 @@ def _tried(
 
 
 def _reasoned(
-    network: Network, way: Way, index: int, nodes: Sequence[Node], without: Sequence[str]
-) -> Way:
+    network: Network, way: Route, index: int, nodes: Sequence[Node], without: Sequence[str]
+) -> Route:
     """Return a way with the evidence that it leads to the others."""
     peer = nodes[0 if index else 1].name
     reason = f"measured: connected to {peer} from {way.address}"
@@ -231,7 +231,7 @@ def _reasoned(
     return replace(way, reason="; ".join((reason, *without)))
 
 
-def _choose(job: Job, node: Node, report: Report, way: Way) -> Choice:
+def _choose(job: Job, node: Node, report: Report, way: Route) -> Choice:
     given = given_variables({**job.env, **node.env}, report.given)
     nccl = report.nccl or NcclVersion(None, "not looked for")
     rdma = rdma_chooser(node.name, report.ports, given, job.network, lambda: nccl)
@@ -240,7 +240,7 @@ def _choose(job: Job, node: Node, report: Report, way: Way) -> Choice:
 
 def _no_common(nodes: Sequence[Node], reports: Sequence[Report]) -> ClusterUnfitError:
     shown = [
-        f"{node.name}: {listed(one for one in report.interfaces if ways.why_never(one) is None)}"
+        f"{node.name}: {listed(one for one in report.interfaces if routes.why_never(one) is None)}"
         for node, report in zip(nodes[:_MOST_SHOWN], reports, strict=False)
     ]
     return ClusterUnfitError(

@@ -18,7 +18,7 @@ from slurm_adapter.network.report import Report
 from slurm_adapter.network.table import row_of
 from slurm_adapter.node.agent.leftovers import RUN_VARIABLE
 from slurm_adapter.node.facts.facts import FIRST_PORT, is_loopback
-from slurm_adapter.node.protocol import framing as frames
+from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.protocol.records import pack
 from slurm_adapter.plan import Plan, make_plan
 from slurm_adapter.record import replace
@@ -105,7 +105,7 @@ def look_around(
         )
         for index, node in enumerate(nodes)
     ]
-    answers = fleet.ask(requests, frames.ASK, frames.FACTS)
+    answers = fleet.ask(requests, framing.ASK, framing.FACTS)
     found = [_facts(answer) for answer in answers]
     for agent, facts in zip(fleet.agents, found, strict=True):
         agent.clock_s = agent.answered_s - float(facts["clock"])
@@ -163,7 +163,7 @@ def start(plan: Plan, fleet: AgentFleet) -> None:
     """
     message = pack((plan.job, plan.cluster, plan.run))
     plans = [f"{agent.index}\0".encode() + message for agent in fleet.agents]
-    fleet.ask(plans, frames.PLAN, frames.READY)
+    fleet.ask(plans, framing.PLAN, framing.READY)
     fleet.run(
         [
             range(first, first + count)

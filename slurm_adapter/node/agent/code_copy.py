@@ -15,8 +15,7 @@ import time
 from contextlib import suppress
 
 from slurm_adapter.errors import ClusterUnfitError
-from slurm_adapter.node.agent import basis as seeds
-from slurm_adapter.node.agent import copy_lock as copyuse
+from slurm_adapter.node.agent import basis, copy_lock
 from slurm_adapter.node.agent.copy_lock import STATE
 from slurm_adapter.node.system import files
 from slurm_adapter.node.system.files import as_bytes, as_text
@@ -48,7 +47,7 @@ class Wanted:
         self.target = as_bytes(fields[5])
 
 
-class Replica:
+class CodeCopy:
     """The copy in one directory. Methods raise `OSError` or `ClusterUnfitError`."""
 
     def __init__(self, destination: str, token: str, alive: Callable[[], None]) -> None:
@@ -68,7 +67,7 @@ class Replica:
     @property
     def version(self) -> str:
         """What stands for the copy as it is now: it differs after every change."""
-        return copyuse.version(self._use)
+        return copy_lock.version(self._use)
 
     def begin(self) -> None:
         """Make what the copy lies in, and leave a sign for hosts that share it."""
@@ -76,12 +75,12 @@ class Replica:
         files.check_ours(self._state)
         for name in os.listdir(self._state):  # noqa: PTH208
             facts = files.facts_of(self._state + b"/" + name)
-            if facts is None or name == b"lock" or name.startswith(copyuse.PREFIX):
+            if facts is None or name == b"lock" or name.startswith(copy_lock.PREFIX):
                 continue
             if time.time() - facts.st_mtime > _OLD_S:  # of an earlier sync that was killed
                 files.unlink(self._state + b"/" + name)
         os.close(os.open(self._sign, os.O_WRONLY | os.O_CREAT, 0o600))
-        self._use = copyuse.open_use(self._folder)
+        self._use = copy_lock.open_use(self._folder)
 
     def look(self, tokens: Iterable[str]) -> list[int]:
         """Return which hosts' signs stand here: all of them have this very directory."""
@@ -112,14 +111,14 @@ class Replica:
         """Begin a new copy, in `PLACE/STAMP/NAME`, with the newest earlier one there."""
         if self._known:
             return
-        for source in seeds.earlier(self._folder):
+        for source in basis.earlier(self._folder):
             with suppress(OSError):
                 about, *paths = files.read(source + b"/" + as_bytes(MARKER)).split(b"\0")
                 if about != _ABOUT or not paths:
                     continue
                 self._known = set(paths)
                 self._write_list()  # before anything is made, as in `prepare`
-                seeds.seed(source, self._folder, paths, self._alive)
+                basis.seed(source, self._folder, paths, self._alive)
                 return
 
     def compare(self, entries: Iterable[list[Any]]) -> dict[str, Any]:
@@ -170,7 +169,7 @@ class Replica:
         """
         obsolete = self._known - {wanted.path for wanted in self._wanted}
         if changed or obsolete or self._wrong_modes:
-            copyuse.take_alone(self._use, as_text(self._folder), self._token)
+            copy_lock.take_alone(self._use, as_text(self._folder), self._token)
         # Before anything is made: the next sync must know it for ours if this one is interrupted.
         self._known.update(wanted.path for wanted in self._wanted)
         self._write_list()
@@ -220,7 +219,7 @@ class Replica:
             files.settle(self._at(wanted.path), wanted.mode)
         self._known = {wanted.path for wanted in self._wanted}
         self._write_list()
-        copyuse.give_back(self._use)
+        copy_lock.give_back(self._use)
         absolute = [wanted for wanted in self._wanted if wanted.target.startswith(b"/")]
         return [as_text(one.path) for one in absolute if not os.path.exists(one.target)]  # noqa: PTH110
 
@@ -233,7 +232,7 @@ class Replica:
     def _lock(self) -> None:
         descriptor = os.open(self._in_state("lock"), os.O_RDWR | os.O_CREAT, 0o600)
         deadline = time.monotonic() + _LOCK_S
-        while not copyuse.try_lock(descriptor, fcntl.LOCK_EX):  # held until this process ends
+        while not copy_lock.try_lock(descriptor, fcntl.LOCK_EX):  # held until this process ends
             if time.monotonic() > deadline:
                 raise ClusterUnfitError(f"another --sync into {as_text(self._folder)} goes on")
             time.sleep(0.1)

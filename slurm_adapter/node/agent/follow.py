@@ -10,9 +10,9 @@ import time
 
 from slurm_adapter.errors import CLUSTER_UNFIT, ClusterUnfitError
 from slurm_adapter.node.agent import leftovers
-from slurm_adapter.node.agent.head_channel import Uplink
+from slurm_adapter.node.agent.head_channel import HeadChannel
 from slurm_adapter.node.agent.run_folder import RunFolder
-from slurm_adapter.node.protocol import framing as frames
+from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.ranks.events import LineSplitter
 from slurm_adapter.node.system import signals
 from slurm_adapter.node.system.poll import Watch
@@ -48,31 +48,31 @@ def follow(request: Mapping[str, Any], reader: FrameReader) -> int:
         raise ClusterUnfitError(
             f"knows nothing of run {folder.run}", "It may have been removed there."
         )
-    uplink = Uplink(Watch(), reader, float(request["link_s"]))
-    follower = _Follower(folder, request["ranks"], uplink, reads=request["output"])
+    head_channel = HeadChannel(Watch(), reader, float(request["link_s"]))
+    follower = _Follower(folder, request["ranks"], head_channel, reads=request["output"])
     return follower.stay() if request["stay"] else follower.look_once()
 
 
 class _Follower:
     def __init__(
-        self, folder: RunFolder, ranks: tuple[int, ...], uplink: Uplink, *, reads: bool
+        self, folder: RunFolder, ranks: tuple[int, ...], head_channel: HeadChannel, *, reads: bool
     ) -> None:
-        self._folder, self._uplink, self._reads = folder, uplink, reads
+        self._folder, self._head_channel, self._reads = folder, head_channel, reads
         self._files = {rank: open(folder.output(rank), "rb", buffering=0) for rank in ranks}  # noqa: PTH123, SIM115
         self._splitters = {rank: LineSplitter() for rank in ranks}
         # Its clock's moment, without which the ends of ranks on two machines have no order.
-        self._uplink.tell(frames.FACTS, repr(time.monotonic()))
+        self._head_channel.tell(framing.FACTS, repr(time.monotonic()))
 
     def look_once(self) -> int:
         """Send everything that is there now."""
         watched = self._folder.agent() is not None
         sizes = {rank: os.stat(file.fileno()).st_size for rank, file in self._files.items()}  # noqa: PTH116
-        while self._look() and self._is_behind(sizes) and not self._uplink.lost:
+        while self._look() and self._is_behind(sizes) and not self._head_channel.lost:
             self._turn(more=True)
         if not watched:
             return self._close()
-        self._uplink.tell(frames.READY)
-        self._uplink.finish()
+        self._head_channel.tell(framing.READY)
+        self._head_channel.finish()
         return 0
 
     def _is_behind(self, sizes: Mapping[int, int]) -> bool:
@@ -81,7 +81,7 @@ class _Follower:
 
     def stay(self) -> int:
         """Send until all has ended; obey meanwhile."""
-        while not self._uplink.lost:
+        while not self._head_channel.lost:
             watched = self._folder.agent() is not None  # before the last look, not after it
             more = self._look()
             if not (watched or more):
@@ -91,14 +91,14 @@ class _Follower:
 
     def _look(self) -> bool:
         """Send what is new, as far as there is room; say whether there may be more at once."""
-        if self._uplink.full:
+        if self._head_channel.full:
             return True
         more = False
         for rank in list(self._files):
             ended = self._folder.end_of(rank)
             data = (self._files[rank].read(_READ_BYTES) or b"") if self._reads else b""
             if lines := self._splitters[rank].feed(data):
-                self._uplink.send(frames.output_frame(rank, lines, is_error=False))
+                self._head_channel.send(framing.output_frame(rank, lines, is_error=False))
             more = more or len(data) == _READ_BYTES
             if ended is not None and not data:
                 self._end(rank, *ended)
@@ -107,12 +107,12 @@ class _Follower:
     def _end(self, rank: int, status: int, at_s: float) -> None:
         self._files.pop(rank).close()
         if lines := self._splitters[rank].finish():
-            self._uplink.send(frames.output_frame(rank, lines, is_error=False))
-        self._uplink.send(frames.ended_frame(rank, status, at_s))
+            self._head_channel.send(framing.output_frame(rank, lines, is_error=False))
+        self._head_channel.send(framing.ended_frame(rank, status, at_s))
 
     def _close(self) -> int:
         """The run's agent is gone: say how that came."""
-        while self._look() and not self._uplink.lost:
+        while self._look() and not self._head_channel.lost:
             self._turn(more=True)
         left = self._folder.gone()
         status = 0
@@ -120,22 +120,24 @@ class _Follower:
             status = CLUSTER_UNFIT
             count = leftovers.end_run(self._folder.run)
             with_it = f", and {count} process(es) it had left were ended" if count else ""
-            self._uplink.tell(frames.UNFIT, str(status), f"the run's agent was killed{with_it}", "")
+            self._head_channel.tell(
+                framing.UNFIT, str(status), f"the run's agent was killed{with_it}", ""
+            )
         else:
-            self._uplink.tell(frames.GONE, left)
-        self._uplink.finish()
+            self._head_channel.tell(framing.GONE, left)
+        self._head_channel.finish()
         return status
 
     def _turn(self, *, more: bool) -> None:
         """Obey the head and give it what it has room for; wait where nothing has to be read."""
-        self._uplink.wait(0.0 if more and not self._uplink.full else _LOOK_S)
-        for kind, _ in self._uplink.listen():
+        self._head_channel.wait(0.0 if more and not self._head_channel.full else _LOOK_S)
+        for kind, _ in self._head_channel.listen():
             self._obey(kind)
-        self._uplink.heed_time(time.monotonic())
-        self._uplink.flush()
+        self._head_channel.heed_time(time.monotonic())
+        self._head_channel.flush()
 
     def _obey(self, kind: bytes) -> None:
-        numbers = {frames.STOP: signals.SIGTERM, frames.KILL: signals.SIGKILL}
+        numbers = {framing.STOP: signals.SIGTERM, framing.KILL: signals.SIGKILL}
         pid = self._folder.agent() if kind in numbers else None
         if pid is None:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from slurm_adapter.node.protocol import framing as frames
+from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.protocol.framing import frame
 
 TYPE_CHECKING = False
@@ -19,7 +19,7 @@ _READ_BYTES = 1 << 16
 _MUCH_WAITING, _LITTLE_WAITING = 1 << 20, 1 << 18
 
 
-class Uplink:
+class HeadChannel:
     """Stdin and stdout of an agent, neither of which ever makes it wait."""
 
     def __init__(self, watch: Watch, reader: FrameReader, link_s: float) -> None:
@@ -31,7 +31,7 @@ class Uplink:
             link_s: seconds of silence after which the head is taken for lost.
         """
         self._watch, self._reader, self._link_s = watch, reader, link_s
-        self._beat_s = frames.beat_s(link_s)
+        self._beat_s = framing.beat_s(link_s)
         self._waiting: list[bytes] = []
         self._size = 0
         self._writing = False
@@ -60,7 +60,7 @@ class Uplink:
             self._lose()
         elif now_s - self._beaten_s >= self._beat_s:
             self._beaten_s = now_s
-            self.tell(frames.BEAT)
+            self.tell(framing.BEAT)
 
     def tell(self, kind: bytes, *texts: str) -> None:
         """Have a message made of texts sent."""

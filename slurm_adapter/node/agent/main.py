@@ -12,7 +12,7 @@ import select
 
 from slurm_adapter.errors import AdapterError
 from slurm_adapter.node.agent import prepare
-from slurm_adapter.node.protocol import framing as frames
+from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.protocol.framing import FrameReader, frame
 from slurm_adapter.node.protocol.records import unpack
 from slurm_adapter.node.system.namespaces import RefusedError
@@ -45,7 +45,7 @@ class Line:
         while True:
             while self._waiting:
                 kind, body = self._waiting.pop(0)
-                if kind != frames.BEAT:
+                if kind != framing.BEAT:
                     return kind, body
             if not select.select([0], [], [], limit_s)[0]:
                 return None
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
     try:
         return _serve(line)
     except AdapterError as error:
-        say(frames.UNFIT, *refusal(error))
+        say(framing.UNFIT, *refusal(error))
         return error.exit_status
 
 
@@ -71,7 +71,7 @@ def _serve(line: Line) -> int:
     if asked is None:
         return 0
     request: dict[str, Any] = unpack(asked[1])
-    if asked[0] == frames.FOLLOW:
+    if asked[0] == framing.FOLLOW:
         from slurm_adapter.node.agent.follow import follow  # noqa: PLC0415 - a run's start needs it not
 
         gc.enable()
@@ -80,14 +80,14 @@ def _serve(line: Line) -> int:
     for kind, texts in prepare.look(request, listener):
         say(kind, *texts)
     told = line.next(float(request["link_s"]))
-    while told is not None and told[0] == frames.TRY:
+    while told is not None and told[0] == framing.TRY:
         from slurm_adapter.node.agent.connectivity import try_all  # noqa: PLC0415 - only between machines
 
-        say(frames.TRIED, *try_all(unpack(told[1])))
+        say(framing.TRIED, *try_all(unpack(told[1])))
         told = line.next(float(request["link_s"]))
     if listener is not None:
         listener.close()
-    if told is None or told[0] != frames.PLAN:
+    if told is None or told[0] != framing.PLAN:
         return 0
     index, _, plan = told[1].partition(b"\0")
     job, cluster, run = unpack(plan)
@@ -112,13 +112,13 @@ def _listener(request: dict[str, Any]) -> socket | None:
 def _nested(prepared: Prepared, request: dict[str, Any], reader: FrameReader) -> int:
     """Run the ranks in a PID namespace where that is allowed, else as they are."""
     from slurm_adapter.node.agent.serve import serve  # noqa: PLC0415
-    from slurm_adapter.node.system.pid_namespace import run_nested  # noqa: PLC0415 - not needed to look
+    from slurm_adapter.node.system.pid_namespace import run_in_pid_namespace  # noqa: PLC0415 - not needed to look
 
     def inner() -> int:
         return serve(prepared, request, reader)
 
     try:
-        return run_nested(inner)
+        return run_in_pid_namespace(inner)
     except RefusedError:
         pass
     mark = prepare.mark(request)

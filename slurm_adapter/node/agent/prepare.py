@@ -9,14 +9,13 @@ import time
 from slurm_adapter.cluster.cluster import Variables
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.job.job import Boot
-from slurm_adapter.node.agent import leftovers
-from slurm_adapter.node.agent import run_folder as runs
+from slurm_adapter.node.agent import leftovers, run_folder
 from slurm_adapter.node.agent.run_folder import RunFolder
 from slurm_adapter.node.facts import facts, ports
-from slurm_adapter.node.protocol import framing as frames
-from slurm_adapter.node.step.become import check_master, without_coerced_locale
 from slurm_adapter.node.job_files import make_folder
-from slurm_adapter.node.view import directories as tree
+from slurm_adapter.node.protocol import framing
+from slurm_adapter.node.step.become import check_master, without_coerced_locale
+from slurm_adapter.node.view import directories
 from slurm_adapter.plan import Plan, make_plan
 from slurm_adapter.record import record, replace
 from slurm_adapter.setting import Setting
@@ -44,7 +43,7 @@ class Prepared:
 
     def clean_up(self) -> None:
         """Take away what was for this node of this run alone."""
-        tree.remove_node(self.plan.job.folder, self.plan.workers, self.index)
+        directories.remove_node(self.plan.job.folder, self.plan.workers, self.index)
 
 
 def has_network(request: Mapping[str, Any]) -> bool:
@@ -69,8 +68,8 @@ def look(
     """
     job: Job = request["job"]
     for warning in leftovers.end_leftovers():
-        yield frames.WARNING, (warning,)
-    runs.remove_old()
+        yield framing.WARNING, (warning,)
+    run_folder.remove_old()
     if request["copy"] is not None:
         from slurm_adapter.node.agent.copy_lock import hold  # noqa: PLC0415 - only after a sync
 
@@ -98,7 +97,7 @@ def look(
         python = request["python"] or job.python
         told = report(request["name"], job, python, os.environ, listener.getsockname()[1])
         found["network"] = told.to_json()
-    yield frames.FACTS, tuple(f"{name}={value}" for name, value in found.items())
+    yield framing.FACTS, tuple(f"{name}={value}" for name, value in found.items())
 
 
 def _reached(request: Mapping[str, Any]) -> str:

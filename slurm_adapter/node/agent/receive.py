@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from slurm_adapter.node.agent.code_copy import Replica
+from slurm_adapter.node.agent.code_copy import CodeCopy
 from slurm_adapter.node.agent.requests import SILENCE_S, Pulse, begin, converse
 from slurm_adapter.node.system.files import has_program
 
@@ -18,14 +18,14 @@ _RSYNC_S = 4 * 3600
 def main(token: str, destination: str) -> int:
     """Answer requests until the input ends."""
     source, sink = begin(token)
-    replica = Replica(destination, token, Pulse(sink))
+    replica = CodeCopy(destination, token, Pulse(sink))
     try:
         return converse(source, sink, lambda request: _answer(replica, request, source))
     finally:
         replica.close()
 
 
-def _answer(replica: Replica, request: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
+def _answer(replica: CodeCopy, request: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
     what = request["do"]
     _arm(what)
     if what == "begin":

@@ -10,14 +10,13 @@ import os
 import time
 
 from slurm_adapter.errors import AdapterError
-from slurm_adapter.node.agent.head_channel import Uplink
-from slurm_adapter.node.protocol import framing as frames
+from slurm_adapter.node.agent.head_channel import HeadChannel
+from slurm_adapter.node.job_files import cannot_run, make_referenced_directories
+from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.ranks.events import Ended, Output
 from slurm_adapter.node.ranks.machine import MachineFleet
 from slurm_adapter.node.ranks.spawn import Start, make_start
-from slurm_adapter.node.system import processes as process
-from slurm_adapter.node.system import signals
-from slurm_adapter.node.job_files import cannot_run, make_told
+from slurm_adapter.node.system import processes, signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,24 +45,24 @@ def serve(prepared: Prepared, request: Mapping[str, Any], reader: FrameReader) -
         reader: what the head's messages have been read with so far.
 
     Returns:
-        The exit status: 0; `frames.UNHEARD` where the head was lost; an error's own.
+        The exit status: 0; `framing.UNHEARD` where the head was lost; an error's own.
     """
     folder = prepared.folder
     fleet = MachineFleet(None if folder is None else folder.open_output)
-    uplink = Uplink(fleet.watch, reader, float(request["link_s"]))
+    head_channel = HeadChannel(fleet.watch, reader, float(request["link_s"]))
     try:
-        level, starts = _surround(prepared, uplink)
+        level, starts = _surround(prepared, head_channel)
     except AdapterError as error:
-        uplink.tell(frames.UNFIT, str(error.exit_status), error.found, error.remedy)
-        uplink.finish()
+        head_channel.tell(framing.UNFIT, str(error.exit_status), error.found, error.remedy)
+        head_channel.finish()
         return error.exit_status
     gc.freeze()  # going over it would copy pages that are the parent processes', too
     gc.enable()
-    uplink.tell(frames.READY, level)
-    return _Agent(fleet, uplink, folder, float(request["grace_s"])).run(starts)
+    head_channel.tell(framing.READY, level)
+    return _Agent(fleet, head_channel, folder, float(request["grace_s"])).run(starts)
 
 
-def _surround(prepared: Prepared, uplink: Uplink) -> tuple[str, list[Start]]:
+def _surround(prepared: Prepared, head_channel: HeadChannel) -> tuple[str, list[Start]]:
     """Return the level of the view that this node gives, and how its ranks start in it."""
     plan, index, environment = prepared.plan, prepared.index, prepared.environment
     entry = None
@@ -74,10 +73,10 @@ def _surround(prepared: Prepared, uplink: Uplink) -> tuple[str, list[Start]]:
         plan = plan.with_view(surroundings.level).with_settings(index, surroundings.settings)
         entry = surroundings.entry
         if surroundings.warning:
-            uplink.tell(frames.WARNING, surroundings.warning)
+            head_channel.tell(framing.WARNING, surroundings.warning)
     ranks = list(plan.node_ranks(index))
     for rank in ranks:
-        make_told(plan.job, rank.told)
+        make_referenced_directories(plan.job, rank.told)
     level = plan.cluster.nodes[index].view
     return level, [
         make_start(rank, environment, entry, _installing(plan, rank, environment)) for rank in ranks
@@ -102,9 +101,13 @@ class _Agent:
     """What the ranks do and what the head wants, and what follows from that."""
 
     def __init__(
-        self, fleet: MachineFleet, uplink: Uplink, folder: RunFolder | None, grace_s: float
+        self,
+        fleet: MachineFleet,
+        head_channel: HeadChannel,
+        folder: RunFolder | None,
+        grace_s: float,
     ) -> None:
-        self._fleet, self._uplink, self._folder = fleet, uplink, folder
+        self._fleet, self._head_channel, self._folder = fleet, head_channel, folder
         self._grace_s = grace_s
         self._begun = self._ending = False
         self._kill_at: float | None = None
@@ -122,20 +125,20 @@ class _Agent:
         while not self._over():
             for event in self._fleet.events(self._limit()):
                 self._pass_on(event)
-            for kind, body in self._uplink.listen():
+            for kind, body in self._head_channel.listen():
                 self._obey(kind, body, starts)
             self._heed_time()
-            self._uplink.flush()
-            self._fleet.pause(paused=self._uplink.full)
+            self._head_channel.flush()
+            self._fleet.pause(paused=self._head_channel.full)
         for event in self._fleet.close():
             self._pass_on(event)
         left = self._left()
         if self._folder is not None:
             self._folder.note_gone(left)
-        self._uplink.tell(frames.GONE, left)
-        self._uplink.finish()
-        unheard = self._uplink.silent and self._folder is None
-        return frames.UNHEARD if unheard and not left else 0
+        self._head_channel.tell(framing.GONE, left)
+        self._head_channel.finish()
+        unheard = self._head_channel.silent and self._folder is None
+        return framing.UNHEARD if unheard and not left else 0
 
     def _over(self) -> bool:
         if self._fleet.running() or self._fleet.remains():
@@ -146,23 +149,25 @@ class _Agent:
         """Return words for what is left in spite of all."""
         if not self._fleet.remains():
             return ""
-        return ", ".join(f"pid {pid}" for pid in process.descendants(os.getpid()))
+        return ", ".join(f"pid {pid}" for pid in processes.descendants(os.getpid()))
 
     def _limit(self) -> float:
         """Return how long nothing has to be done unless something happens."""
         now = time.monotonic()
-        times = [now + frames.LONGEST_BEAT_S if self._uplink.lost else self._uplink.due_s]
+        times = [
+            now + framing.LONGEST_BEAT_S if self._head_channel.lost else self._head_channel.due_s
+        ]
         if self._kill_at is not None:
             times.append(self._kill_at)
         return max(0.0, min(times) - now)
 
     def _pass_on(self, event: Event) -> None:
         if isinstance(event, Output):
-            data = frames.output_frame(event.rank, event.lines, is_error=event.is_error)
-            self._uplink.send(data)
+            data = framing.output_frame(event.rank, event.lines, is_error=event.is_error)
+            self._head_channel.send(data)
         elif isinstance(event, Ended):
             self._note_end(event)
-            self._uplink.send(frames.ended_frame(event.rank, event.status, event.at_s))
+            self._head_channel.send(framing.ended_frame(event.rank, event.status, event.at_s))
 
     def _note_end(self, event: Ended) -> None:
         if self._folder is None:
@@ -171,15 +176,15 @@ class _Agent:
             self._folder.note_end(event.rank, event.status, event.at_s)
         except OSError as error:  # a full disk is no reason to lose the node
             what = f"{self._folder.path} does not take how rank {event.rank} ended"
-            self._uplink.tell(frames.WARNING, f"{what}: {error.strerror}")
+            self._head_channel.tell(framing.WARNING, f"{what}: {error.strerror}")
 
     def _obey(self, kind: bytes, body: bytes, starts: list[Start]) -> None:
-        if kind == frames.GO and not (self._begun or self._ending):
+        if kind == framing.GO and not (self._begun or self._ending):
             self._go(starts)
-        elif kind == frames.STOP:
+        elif kind == framing.STOP:
             self._grace_s = float(body)
             self._ending = True
-        elif kind == frames.KILL:
+        elif kind == framing.KILL:
             self._grace_s = 0.0
             self._ending = True
             self._kill_at = time.monotonic()
@@ -190,15 +195,15 @@ class _Agent:
             self._fleet.start(starts)
         except (AdapterError, OSError) as error:
             why = error if isinstance(error, AdapterError) else cannot_run("a rank", error)
-            self._uplink.tell(frames.UNFIT, str(why.exit_status), why.found, why.remedy)
+            self._head_channel.tell(framing.UNFIT, str(why.exit_status), why.found, why.remedy)
             self._ending = True
         else:
-            self._uplink.tell(frames.BEGUN)
+            self._head_channel.tell(framing.BEGUN)
 
     def _heed_time(self) -> None:
         now = time.monotonic()
-        self._uplink.heed_time(now)
-        if self._uplink.lost and (self._folder is None or not self._begun):
+        self._head_channel.heed_time(now)
+        if self._head_channel.lost and (self._folder is None or not self._begun):
             self._ending = True  # a detached run goes on
         if self._ending and self._kill_at is None:
             self._fleet.send(signals.SIGTERM)

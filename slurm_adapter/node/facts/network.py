@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from slurm_adapter.errors import ClusterUnfitError
-from slurm_adapter.network import routes as ways
+from slurm_adapter.network import routes
 from slurm_adapter.network.choose import choose, given_variables, rdma_chooser
 from slurm_adapter.network.interfaces import read_interfaces, sysfs_root
 from slurm_adapter.node.facts import facts
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from slurm_adapter.job.job import Job
-    from slurm_adapter.network.choose import Choice, Way
+    from slurm_adapter.network.choose import Choice, Route
     from slurm_adapter.network.gids import NcclVersion
     from slurm_adapter.network.interfaces import Interface
     from slurm_adapter.network.rdma import Port
@@ -145,7 +145,7 @@ def _peers(names: Sequence[str], index: int, master: str, subnet: str | None) ->
 def _looked_up(own: str, name: str, subnet: str | None) -> str:
     found = facts.look_up_all(name)
     if subnet is not None:
-        within = [address for address in found if ways.is_within(address, subnet)]
+        within = [address for address in found if routes.is_within(address, subnet)]
         if found and not within:
             raise ClusterUnfitError(
                 f"{own}: no address of {name} is in {subnet}, only {', '.join(found)}",
@@ -169,16 +169,16 @@ def _looked_up(own: str, name: str, subnet: str | None) -> str:
 
 def _way(
     own: str, peers: Mapping[str, str], master: str, job: Job, interfaces: Sequence[Interface]
-) -> tuple[Way, list[str]]:
+) -> tuple[Route, list[str]]:
     """Return the way that the user or the site chose, else the kernel's; and warnings."""
     hints = job.network
     if "subnet" in hints:
-        return ways.way_within(own, hints["subnet"], interfaces), []
+        return routes.route_within(own, hints["subnet"], interfaces), []
     if "socket_ifname" not in hints:
-        return ways.way_toward(own, peers, master, interfaces)
+        return routes.route_toward(own, peers, master, interfaces)
     family = 6 if ":" in peers[master] else 4
-    way = ways.way_named(own, hints["socket_ifname"], interfaces, family)
-    kernels, _ = ways.way_toward(own, {master: peers[master]}, master, interfaces)
+    way = routes.route_named(own, hints["socket_ifname"], interfaces, family)
+    kernels, _ = routes.route_toward(own, {master: peers[master]}, master, interfaces)
     if kernels.interface == way.interface:
         return way, []
     return way, [

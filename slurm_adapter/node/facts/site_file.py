@@ -6,7 +6,7 @@ A hand-written batch file starts `exec` without any head that could have read th
 from __future__ import annotations
 
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.network.overrides import check_hints, over
+from slurm_adapter.network.overrides import check_overrides, over
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def network_hints(files: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+def network_overrides(files: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the files, the site's before the user's, and options say; the last one wins.
 
     Raises:
@@ -50,4 +50,4 @@ def _table(path: str) -> dict[str, Any]:
         raise BadValueError(
             f"{path}: network is not a table", "Write [network] on a line of its own."
         )
-    return check_hints(table, path)
+    return check_overrides(table, path)

@@ -26,7 +26,7 @@ _LOST_PEER = re.compile(
 Failure = Ended | Lost
 
 
-class Blame:
+class FirstFailure:
     """Listens to all events; knows the failure that the others may have come from."""
 
     def __init__(self) -> None:

@@ -8,8 +8,7 @@ import time
 
 from slurm_adapter.node.ranks.events import Ended, LineSplitter, Output
 from slurm_adapter.node.ranks.spawn import spawn
-from slurm_adapter.node.system import processes as process
-from slurm_adapter.node.system import signals
+from slurm_adapter.node.system import processes, signals
 from slurm_adapter.node.system.poll import Watch
 
 TYPE_CHECKING = False
@@ -45,7 +44,7 @@ class MachineFleet:
 
     def __init__(self, open_output: Callable[[int], int] | None = None) -> None:
         self._open_output = open_output
-        process.become_subreaper()
+        processes.become_subreaper()
         self.watch = Watch()
         """Whoever waits for more than the ranks adds it here, with None as its meaning."""
         self._ranks: dict[int, int] = {}  # pid: rank
@@ -151,7 +150,7 @@ class MachineFleet:
 
     def _ended(self) -> Iterator[Event]:
         reaped = False
-        for pid, code in process.reap():
+        for pid, code in processes.reap():
             reaped = True
             rank = self._ranks.pop(pid, None)
             if rank is None:  # an orphan of some rank's
@@ -170,15 +169,15 @@ class MachineFleet:
 
     def remains(self) -> bool:
         """Say whether any descendant lives."""
-        return process.has_children()
+        return processes.has_children()
 
     def send(self, number: int) -> None:
         """Send a signal to all descendants, whatever session they are in; SIGTERM to each once."""
         if number != signals.SIGTERM:
-            process.send_below(number)
+            processes.send_below(number)
             return
         told = self._told or set()
-        self._told = told.union(process.send_below(number, told))
+        self._told = told.union(processes.send_below(number, told))
 
     def pass_on(self, number: int) -> None:
         """Send a signal to the ranks alone: whom they pass it on to is their own affair."""

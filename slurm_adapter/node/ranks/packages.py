@@ -8,8 +8,8 @@ directory and found first.
 from __future__ import annotations
 
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
-from slurm_adapter.node.system.processes import dying_with_parent
 from slurm_adapter.node.job_files import find_program, make_folder
+from slurm_adapter.node.system.processes import dying_with_parent
 from slurm_adapter.setting import Setting
 
 TYPE_CHECKING = False

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 
 from slurm_adapter.errors import AdapterError, ClusterUnfitError
-from slurm_adapter.node.system import processes as process
-from slurm_adapter.node.system import signals
 from slurm_adapter.node.job_files import cannot_run, find_program
+from slurm_adapter.node.system import processes, signals
 from slurm_adapter.output import complain
 from slurm_adapter.record import record
 
@@ -74,7 +73,7 @@ def spawn(start: Start, stdout: int, stderr: int) -> int:
 
 def _is_plain(start: Start) -> bool:
     """Say whether nothing of ours has to run between the start and the rank's program."""
-    if start.entry is not None or start.first is not None or process.has_raised_limit():
+    if start.entry is not None or start.first is not None or processes.has_raised_limit():
         return False
     # With the first process of a PID namespace the kernel ends all others there, unasked.
     return os.getpid() == 1
@@ -109,7 +108,7 @@ def _start_at_once(start: Start, stdout: int, stderr: int) -> int:
 
 def _fork(start: Start, stdout: int, stderr: int) -> int:
     answers, tell = os.pipe()
-    die_with_parent = process.dying_with_parent()
+    die_with_parent = processes.dying_with_parent()
     child = os.fork()
     if child == 0:
         _become(start, stdout, stderr, tell, die_with_parent)
@@ -140,7 +139,7 @@ def _refusal(start: Start, what: str, error: OSError) -> ClusterUnfitError:
 
 
 def _become(
-    start: Start, stdout: int, stderr: int, tell: int, die_with_parent: process.Prepare
+    start: Start, stdout: int, stderr: int, tell: int, die_with_parent: processes.Prepare
 ) -> NoReturn:
     what = "surround"
     try:
@@ -159,7 +158,7 @@ def _become(
             os.chdir(start.cwd)
         what = "run"
         tell = _arrange(stdout, stderr, tell)
-        process.restore_descriptor_limit()
+        processes.restore_descriptor_limit()
         for number in _IGNORED_BY_PYTHON:
             signals.handle(number, signals.SIG_DFL)
         os.execve(start.words[0], start.words, start.environment)  # noqa: S606

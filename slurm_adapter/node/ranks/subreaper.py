@@ -10,11 +10,15 @@ import os
 import time
 
 from slurm_adapter.errors import ClusterUnfitError
-from slurm_adapter.node.system import processes as process
-from slurm_adapter.node.system import signal_forwarding as relay
-from slurm_adapter.node.system import signals
+from slurm_adapter.node.system import processes, signal_forwarding, signals
 from slurm_adapter.node.system.namespaces import RefusedError
-from slurm_adapter.node.system.pid_namespace import Ways, end_after, run_nested, send, status_of
+from slurm_adapter.node.system.pid_namespace import (
+    Ways,
+    end_after,
+    run_in_pid_namespace,
+    send,
+    status_of,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +41,7 @@ def run_guarded(inner: Callable[[], int]) -> int:
     ways = _Guarding()
     signals.handle(signals.SIGCHLD, signals.SIG_DFL)  # ignored, no end of a child could be seen
     try:
-        return run_nested(inner, ways)
+        return run_in_pid_namespace(inner, ways)
     except RefusedError:
         return _run_below(inner, ways)
     except OSError as error:
@@ -48,7 +52,7 @@ class _Guarding(Ways):
     """Signals are passed on as others, and a stop at the terminal stops both."""
 
     def __init__(self) -> None:
-        self._heeded = relay.heeded()
+        self._heeded = signal_forwarding.heeded()
 
     def keep(self) -> None:
         """Leave the terminal's keys, and a signal to the whole group, to the user's process."""
@@ -57,13 +61,13 @@ class _Guarding(Ways):
 
     def begin(self) -> None:
         """Hear of no signal but by the user's process."""
-        relay.take_only_passed(self._heeded)
+        signal_forwarding.take_only_passed(self._heeded)
 
     def attend(self, first: int) -> None:
         """Pass on what means stop, for a while (SIGTSTP) or for good."""
 
         def pass_on(number: int, _: object) -> None:
-            send(first, relay.passed_as(number))
+            send(first, signal_forwarding.passed_as(number))
 
         def stop(number: int, _: object) -> None:
             send(first, signals.SIGSTOP)
@@ -81,9 +85,9 @@ class _Guarding(Ways):
 
 def _run_below(inner: Callable[[], int], ways: Ways) -> int:
     """Run a function in a child of this process, and see that nothing of it stays."""
-    process.become_subreaper()
+    processes.become_subreaper()
     # That signal, as one that is stopped at the terminal hears of no other.
-    die_with_parent = process.dying_with_parent(signals.SIGCONT)
+    die_with_parent = processes.dying_with_parent(signals.SIGCONT)
     try:
         answers, tell = os.pipe()
         child = os.fork()
@@ -104,10 +108,10 @@ def _run_below(inner: Callable[[], int], ways: Ways) -> int:
 
 
 def _be_below(
-    inner: Callable[[], int], ways: Ways, tell: int, die_with_parent: process.Prepare
+    inner: Callable[[], int], ways: Ways, tell: int, die_with_parent: processes.Prepare
 ) -> NoReturn:
     def whole() -> int:
-        process.become_subreaper()
+        processes.become_subreaper()
         _end_with_parent(os.getppid())
         die_with_parent()
         os.setsid()
@@ -132,11 +136,11 @@ def _end_with_parent(parent: int) -> None:
 
 def _end_all_below() -> None:
     deadline = time.monotonic() + _DYING_S
-    while process.has_children() and time.monotonic() < deadline:
-        process.send_below(signals.SIGKILL)
-        for _ in process.reap():
+    while processes.has_children() and time.monotonic() < deadline:
+        processes.send_below(signals.SIGKILL)
+        for _ in processes.reap():
             pass
-        if process.has_children():
+        if processes.has_children():
             time.sleep(_AGAIN_S)
 
 

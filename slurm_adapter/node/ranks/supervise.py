@@ -8,8 +8,8 @@ import time
 
 from slurm_adapter.errors import printable
 from slurm_adapter.node.ranks.events import Lost
-from slurm_adapter.node.ranks.first_failure import Blame
-from slurm_adapter.node.system import signal_forwarding as relay
+from slurm_adapter.node.ranks.first_failure import FirstFailure
+from slurm_adapter.node.system import signal_forwarding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Supervisor:
         self._ends, self._heed_any = tuple(ends), heed_signals
         self._apart = not set(STOP_SIGNALS) <= set(ends)
         self._left_by: int | None = None
-        self._blame = Blame()
+        self._first_failure = FirstFailure()
         self._failed_at: float | None = None
         self._signals: list[int] = []
         self._heeded = 0
@@ -128,14 +128,14 @@ class Supervisor:
             LeftError: where only the watching has ended.
         """
         numbers = heeded_signals(*self._ends) if self._heed_any else []
-        before = {number: relay.listen(number, self._on_signal) for number in numbers}
+        before = {number: signal_forwarding.listen(number, self._on_signal) for number in numbers}
         try:
             while self._fleet.running():
                 self._step()
             self._end_rest()
             for event in self._fleet.close():
                 self._shown(event)
-                self._blame.take(event)
+                self._first_failure.take(event)
             self._say_last_words()
         except BaseException:
             if not self._apart:
@@ -143,7 +143,7 @@ class Supervisor:
             raise
         finally:
             for number, handler in before.items():
-                relay.listen(number, handler)
+                signal_forwarding.listen(number, handler)
         return self._status()
 
     def _on_signal(self, number: int, _: object) -> None:
@@ -166,7 +166,7 @@ class Supervisor:
 
     def _end_for_signal(self) -> None:
         self._ending = self._ending or self._names()  # those that ended because of it included
-        self._blame.close()
+        self._first_failure.close()
         self._kill_at = time.monotonic() + self._grace_s
         self._fleet.send(signal.SIGTERM)
 
@@ -193,7 +193,7 @@ class Supervisor:
             limit = min(limit, _SHORT_POLL_S)
         for event in self._fleet.events(min(limit, self._tick_s)):
             self._shown(event)
-            self._blame.take(event)
+            self._first_failure.take(event)
         self._heed_failure()
         if self._tick is not None:
             self._tick_s = self._tick()
@@ -203,15 +203,15 @@ class Supervisor:
 
     def _heed_failure(self) -> None:
         """Stop everything for the first failure, once it is clear which that was."""
-        if not self._blame.failed or self._kill_at is not None:
+        if not self._first_failure.failed or self._kill_at is not None:
             return
         now = time.monotonic()
         if self._failed_at is None:
             self._failed_at = now
-        patience = _SETTLE_S if self._blame.settled else _PATIENT_S
+        patience = _SETTLE_S if self._first_failure.settled else _PATIENT_S
         if self._fleet.running() and now - self._failed_at < patience:
             return
-        first = self._blame.first()
+        first = self._first_failure.first()
         others = self._names()
         ending = f"; ending {others}" if others else ""
         if isinstance(first, Lost):
@@ -242,7 +242,7 @@ class Supervisor:
 
     def _stop(self, why: str) -> None:
         if self._kill_at is None:
-            self._blame.close()
+            self._first_failure.close()
             self._kill_at = time.monotonic() + self._grace_s
             self._say(why)
             self._fleet.send(signal.SIGTERM)
@@ -264,12 +264,12 @@ class Supervisor:
             return self._signal_status()
         if self._lost_status:
             return self._lost_status
-        return self._blame.first().status if self._blame.failed else 0
+        return self._first_failure.first().status if self._first_failure.failed else 0
 
     def _say_last_words(self) -> None:
         """Show the end of the culprit's output, where the others' noise stands behind it."""
-        words = self._blame.last_words()
-        first = self._blame.first() if words else None
+        words = self._first_failure.last_words()
+        first = self._first_failure.first() if words else None
         if first is not None and not isinstance(first, Lost):
             lines = "".join(f"\n  {printable(line.decode(errors='replace'))}" for line in words)
             self._say(f"{self._name(first.rank)} failed first ({first.how}) and said last:{lines}")

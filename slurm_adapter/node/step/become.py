@@ -13,7 +13,7 @@ from slurm_adapter.node.job_files import (
     cannot_run,
     find_program,
     make_folder,
-    make_told,
+    make_referenced_directories,
     working_directory,
 )
 
@@ -44,7 +44,7 @@ def become(ready: Ready, environment: Mapping[str, str], *, log: bool = False) -
     plan, rank, job = ready.plan, ready.rank, ready.plan.job
     if rank.rank == 0:
         check_rendezvous(plan, rank)
-    make_told(job, rank.told)
+    make_referenced_directories(job, rank.told)
     if log:
         make_folder(job.log_folder, job.folder)
     inherited = rank.environment(without_coerced_locale(environment))

@@ -10,8 +10,8 @@ import sys
 
 from slurm_adapter.contracts import contract_of
 from slurm_adapter.errors import AdapterError, BadValueError, NotAStepError
-from slurm_adapter.node.step.options import HelpFormatter, Parser, add_job_options, job_from
 from slurm_adapter.node.job_files import working_directory
+from slurm_adapter.node.step.options import HelpFormatter, Parser, add_job_options, job_from
 from slurm_adapter.quoting import shell_words
 from slurm_adapter.setting import MASK, is_secret
 

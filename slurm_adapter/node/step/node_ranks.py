@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import signal
 
+from slurm_adapter.node.job_files import make_folder, make_referenced_directories, working_directory
 from slurm_adapter.node.ranks.events import Output
 from slurm_adapter.node.ranks.machine import MachineFleet
 from slurm_adapter.node.ranks.spawn import make_start
 from slurm_adapter.node.ranks.supervise import Supervisor
 from slurm_adapter.node.step.become import check_rendezvous, open_log, without_coerced_locale
-from slurm_adapter.node.job_files import make_folder, make_told, working_directory
 from slurm_adapter.record import replace
 
 TYPE_CHECKING = False
@@ -55,7 +55,7 @@ def run_ranks(ready: Ready, environment: Mapping[str, str], *, log: bool = False
     inherited = without_coerced_locale(environment)
     ranks = list(plan.node_ranks(first.node_index))
     for rank in ranks:
-        make_told(plan.job, rank.told)
+        make_referenced_directories(plan.job, rank.told)
     output = None
     if log:
         make_folder(plan.job.log_folder, plan.job.folder)

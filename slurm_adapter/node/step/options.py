@@ -185,9 +185,9 @@ def _network(options: argparse.Namespace) -> dict[str, Any]:
     files = [SITE_FILE, user_file(os.environ)]
     files = [path for path in files if os.path.exists(path)]  # noqa: PTH110 - pathlib is slow
     if files:
-        from slurm_adapter.node.facts.site_file import network_hints  # noqa: PLC0415 - few have one
+        from slurm_adapter.node.facts.site_file import network_overrides  # noqa: PLC0415 - few have one
 
-        return network_hints(files, hints)
+        return network_overrides(files, hints)
     return hints
 
 

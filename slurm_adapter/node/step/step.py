@@ -65,9 +65,9 @@ def plan_rank(job: Job, environment: Mapping[str, str], *, only_try: bool = Fals
         plan = with_packages(plan, index, environment, step.local_rank)
     surroundings = None
     if cluster.nodes[index].view != "off":
-        from slurm_adapter.node.view import selection as surround  # noqa: PLC0415 - 5 ms, not needed without a view
+        from slurm_adapter.node.view import selection  # noqa: PLC0415 - 5 ms, not needed without a view
 
-        surroundings = surround.surround(plan, index, environment, only_try=only_try)
+        surroundings = selection.surround(plan, index, environment, only_try=only_try)
         plan = plan.with_view(surroundings.level).with_settings(index, surroundings.settings)
     if job.node_starts_ranks:  # this task stands for all of them
         rank = next(plan.node_ranks(index))

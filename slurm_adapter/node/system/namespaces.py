@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from slurm_adapter.node.system import calls as kernel
+from slurm_adapter.node.system import calls
 
 
 class RefusedError(Exception):
@@ -27,12 +27,12 @@ def enter_own(flags: int) -> None:
     Raises:
         OSError: where that is not allowed; what was done until then stays.
     """
-    if not flags & kernel.CLONE_NEWUSER:
-        kernel.unshare(flags)
+    if not flags & calls.CLONE_NEWUSER:
+        calls.unshare(flags)
         return
     _raise_limits()
     uid, gid = os.geteuid(), os.getegid()
-    kernel.unshare(flags)
+    calls.unshare(flags)
     # Without this an ordinary user may not map a group (user_namespaces(7)); the groups
     # themselves stay as they are.
     _write("/proc/self/setgroups", "deny")

@@ -10,9 +10,7 @@ from __future__ import annotations
 import os
 import select
 
-from slurm_adapter.node.system import calls as kernel
-from slurm_adapter.node.system import processes as process
-from slurm_adapter.node.system import signals
+from slurm_adapter.node.system import calls, processes, signals
 from slurm_adapter.node.system.namespaces import RefusedError, enter_own
 
 TYPE_CHECKING = False
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _MOST_BYTES = 4096
-_FLAGS = kernel.CLONE_NEWNS | kernel.CLONE_NEWPID
+_FLAGS = calls.CLONE_NEWNS | calls.CLONE_NEWPID
 _UNEXPECTED = 70  # sysexits.h: EX_SOFTWARE
 
 
@@ -56,7 +54,7 @@ def send(pid: int, number: int) -> None:
         return
 
 
-def run_nested(inner: Callable[[], int], ways: Ways | None = None) -> int:
+def run_in_pid_namespace(inner: Callable[[], int], ways: Ways | None = None) -> int:
     """Run a function as the first process of a PID namespace; return its status when all is gone.
 
     `ways` are those of signals to it; None: what the starter gets is passed on.
@@ -65,7 +63,7 @@ def run_nested(inner: Callable[[], int], ways: Ways | None = None) -> int:
         RefusedError: where this is not allowed here; nothing has happened then.
     """
     ways = ways or Ways()
-    flags = [_FLAGS | kernel.CLONE_NEWUSER]
+    flags = [_FLAGS | calls.CLONE_NEWUSER]
     if os.geteuid() == 0:
         flags.insert(0, _FLAGS)
     for one in flags:
@@ -78,7 +76,7 @@ def run_nested(inner: Callable[[], int], ways: Ways | None = None) -> int:
 
 def _run(inner: Callable[[], int], flags: int, ways: Ways) -> int:
     answers, tell = os.pipe()
-    die_with_parent = process.dying_with_parent()
+    die_with_parent = processes.dying_with_parent()
     keeper = os.fork()
     if keeper == 0:
         os.close(answers)
@@ -111,7 +109,7 @@ def status_of(status: int) -> int:
 
 
 def _keep(
-    inner: Callable[[], int], flags: int, ways: Ways, tell: int, die_with_parent: process.Prepare
+    inner: Callable[[], int], flags: int, ways: Ways, tell: int, die_with_parent: processes.Prepare
 ) -> NoReturn:
     """In the keeper: make the namespaces, and wait for the first process in them."""
     status = _UNEXPECTED
@@ -142,12 +140,12 @@ def _be_first(inner: Callable[[], int], ways: Ways, tell: int, alive: int) -> No
         return inner()
 
     try:
-        process.die_with_parent()
+        processes.die_with_parent()
         # As our starter knows it; what /proc shows may be a namespace further out.
         own = os.read(alive, _MOST_BYTES).decode()
         if select.select([alive], [], [], 0)[0]:  # its only writer, the keeper, died in between
             os._exit(_UNEXPECTED)
-        kernel.follow_machine()
+        calls.follow_machine()
         _mount_proc()
         ways.begin()
     except OSError as error:
@@ -175,9 +173,9 @@ def _mount_proc() -> None:
         points = [line.split()[4] for line in file]
     over = [one for one in points if one.startswith("/proc/") and os.path.isfile(one)]  # noqa: PTH113
     sources = [os.open(one, os.O_PATH | os.O_CLOEXEC) for one in over]
-    kernel.mount_proc("/proc")
+    calls.mount_proc("/proc")
     for one, source in zip(over, sources, strict=True):
-        kernel.bind(f"/proc/self/fd/{source}", one)
+        calls.bind(f"/proc/self/fd/{source}", one)
         os.close(source)
 
 

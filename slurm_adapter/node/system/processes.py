@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from slurm_adapter.node.system import calls as kernel
-from slurm_adapter.node.system import signals
+from slurm_adapter.node.system import calls, signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 def become_subreaper() -> None:
     """Make orphans among this process's descendants its own children, so that none is lost."""
-    kernel.become_subreaper()
+    calls.become_subreaper()
 
 
 def dying_with_parent(number: int = signals.SIGKILL) -> Prepare:
@@ -28,7 +27,7 @@ def dying_with_parent(number: int = signals.SIGKILL) -> Prepare:
     parent = os.getpid()
 
     def before_program() -> None:
-        kernel.die_with_parent(number)
+        calls.die_with_parent(number)
         if os.getppid() != parent:  # it died in between
             os.kill(os.getpid(), signals.SIGKILL)
 
@@ -37,7 +36,7 @@ def dying_with_parent(number: int = signals.SIGKILL) -> Prepare:
 
 def die_with_parent() -> None:
     """Have the kernel kill this process when its parent ends; a parent that is gone is missed."""
-    kernel.die_with_parent(signals.SIGKILL)
+    calls.die_with_parent(signals.SIGKILL)
 
 
 def descendants(pid: int) -> list[int]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 
-from slurm_adapter.node.system import calls as kernel
+from slurm_adapter.node.system import calls
 from slurm_adapter.record import record
 
 TYPE_CHECKING = False
@@ -49,7 +49,7 @@ def put_in_place(files: Files) -> None:
     """Make a view of the file system in this mount namespace, and enter it."""
     for cache in _CACHES:
         if _is_there(cache):
-            kernel.mount_tmpfs(cache)
+            calls.mount_tmpfs(cache)
     # Before anything covers them: a real path may be one of the view's, too.
     sources = [os.open(real, os.O_PATH | os.O_CLOEXEC) for real, _ in files.binds]
     lacking = [folder for folder in files.folders if not _is_there(folder)]
@@ -68,7 +68,7 @@ def put_in_place(files: Files) -> None:
     _bind_all(files, sources)
     for top in sorted({*covered, *({"/"} if new else ())}):
         if top not in new:
-            kernel.seal(top)
+            calls.seal(top)
 
 
 def as_seen(text: str) -> str:
@@ -82,34 +82,34 @@ def _bind_all(files: Files, sources: list[int]) -> None:
         folder = os.path.dirname(target)  # noqa: PTH120
         if folder in files.fresh:
             if folder not in made:
-                kernel.mount_tmpfs(folder)
+                calls.mount_tmpfs(folder)
                 made.add(folder)
             _make_place(target, is_folder=os.path.isdir(f"/proc/self/fd/{source}"))  # noqa: PTH112
-        kernel.bind(f"/proc/self/fd/{source}", target)
+        calls.bind(f"/proc/self/fd/{source}", target)
         os.close(source)
     for folder in made:
-        kernel.seal(folder)
+        calls.seal(folder)
 
 
 def _build_root(new: set[str]) -> None:
     """Put a root directory in place that has the machine's entries and new ones, and enter it."""
     entries = list(os.scandir("/"))
-    kernel.bind(_SCRATCH, _ASIDE)
-    kernel.mount_tmpfs(_SCRATCH)
+    calls.bind(_SCRATCH, _ASIDE)
+    calls.mount_tmpfs(_SCRATCH)
     os.mkdir(f"{_SCRATCH}{_SCRATCH}")  # noqa: PTH102
-    kernel.move(_ASIDE, f"{_SCRATCH}{_SCRATCH}")
+    calls.move(_ASIDE, f"{_SCRATCH}{_SCRATCH}")
     for entry in entries:
         place = f"{_SCRATCH}{entry.path}"
         if entry.is_symlink():
             os.symlink(os.readlink(entry.path), place)  # noqa: PTH115, PTH211
         elif entry.path != _SCRATCH:
             _make_place(place, is_folder=entry.is_dir())
-            kernel.bind(entry.path, place)
+            calls.bind(entry.path, place)
     for folder in new:
         os.mkdir(f"{_SCRATCH}{folder}")  # noqa: PTH102
     os.chdir(_SCRATCH)
     # Not pivot_root, which a machine whose root is its initial RAM disk does not allow.
-    kernel.move(_SCRATCH, "/")
+    calls.move(_SCRATCH, "/")
     os.chroot(".")
     os.chdir("/")
 
@@ -118,10 +118,10 @@ def _cover(folder: str, given: set[str], kept: Iterable[str]) -> None:
     """Make a directory anew: what it had, without the paths that are `given`."""
     entries = _entries(folder)
     old = f"{folder}/{_free_name(folder)}"
-    kernel.bind(folder, _ASIDE)
-    kernel.mount_tmpfs(folder)
+    calls.bind(folder, _ASIDE)
+    calls.mount_tmpfs(folder)
     os.makedirs(f"{old}{folder}")  # noqa: PTH103
-    kernel.move(_ASIDE, f"{old}{folder}")
+    calls.move(_ASIDE, f"{old}{folder}")
     for name in os.listdir("/"):  # noqa: PTH208 - so that links of old entries to ../../usr hold
         if f"/{name}" != folder:
             os.symlink(f"/{name}", f"{old}/{name}")  # noqa: PTH211
@@ -137,7 +137,7 @@ def _cover(folder: str, given: set[str], kept: Iterable[str]) -> None:
     for name in homes:
         if f"{folder}/{name}" not in given:
             os.mkdir(f"{folder}/{name}")  # noqa: PTH102
-            kernel.bind(f"{old}{folder}/{name}", f"{folder}/{name}")
+            calls.bind(f"{old}{folder}/{name}", f"{folder}/{name}")
 
 
 def _free_name(folder: str) -> str:

@@ -11,10 +11,9 @@ import re
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.job.layout import CACHE, HOME, INPUTS, VOLCANO, Layout
 from slurm_adapter.node.facts.facts import HOSTS, read_hosts_file, read_text
-from slurm_adapter.node.system.namespaces import RefusedError
 from slurm_adapter.node.job_files import working_directory
-from slurm_adapter.node.view import directories as tree
-from slurm_adapter.node.view import hosts_file as hosts
+from slurm_adapter.node.system.namespaces import RefusedError
+from slurm_adapter.node.view import directories, hosts_file
 from slurm_adapter.node.view.mounts import Files
 from slurm_adapter.node.view.view import View
 from slurm_adapter.record import cached_property, record, replace
@@ -80,7 +79,7 @@ class Contents:
     def check_names(self) -> None:
         """Raise `ClusterUnfitError` where names do not resolve, or not to where nodes can meet."""
         if not self.plan.cluster.addressed:  # pretended nodes are on this machine, and at loopback
-            hosts.check_addresses(list(self._addresses), list(self._addresses.values()))
+            hosts_file.check_addresses(list(self._addresses), list(self._addresses.values()))
 
     @cached_property
     def _site(self) -> str:
@@ -102,7 +101,7 @@ class Contents:
         # One's own name may lead to loopback on the machine itself; the address toward the
         # others is known.
         own = {self.name: nodes[self.index].address or ""}
-        found = hosts.resolve_all(names, {**self._known, **own})
+        found = hosts_file.resolve_all(names, {**self._known, **own})
         return dict(zip(names, found, strict=True))
 
     def hosts_text(self, level: str) -> str:
@@ -112,7 +111,7 @@ class Contents:
         addresses = list(self._addresses.values())
         first = level == "full"
         workers = self.plan.workers
-        return hosts.hosts_text(self._site, workers, addresses, names, workers_first=first)
+        return hosts_file.hosts_text(self._site, workers, addresses, names, workers_first=first)
 
     def open_up(self) -> None:
         """Have directories mounted that are mounted on demand, as far as the job names them.
@@ -132,9 +131,9 @@ class Contents:
             RefusedError: where the user's own home would be covered.
         """
         texts = {HOSTS: self.hosts_text(level)}
-        switch = hosts.files_first(read_text(hosts.SWITCH))
+        switch = hosts_file.files_first(read_text(hosts_file.SWITCH))
         if switch is not None:
-            texts[hosts.SWITCH] = switch
+            texts[hosts_file.SWITCH] = switch
         if level == "hosts":
             return View(Files(texts))
         _check_home(self.environment)
@@ -154,8 +153,8 @@ class Contents:
         """Return the path of a hosts file for nss_wrapper, which is written."""
         path = f"{self.folder}/hosts"
         if not self.only_try:
-            text = hosts.for_wrapper(self.hosts_text("hosts"))
-            tree.write_text(self.plan.job, path, text)
+            text = hosts_file.for_wrapper(self.hosts_text("hosts"))
+            directories.write_text(self.plan.job, path, text)
         return path
 
     def _binds(self, *, has_cache: bool) -> tuple[tuple[str, str], ...]:
@@ -164,7 +163,7 @@ class Contents:
         if has_cache and job.cache is None:  # the machine's own is as good
             mounts = tuple(one for one in mounts if one[1] != CACHE)
         if not self.only_try:
-            tree.make(job, mounts)
+            directories.make(job, mounts)
         return mounts
 
     @cached_property

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import socket
 
-from slurm_adapter.node.system import calls as kernel
+from slurm_adapter.node.system import calls
 from slurm_adapter.node.system.namespaces import RefusedError, enter_own
-from slurm_adapter.node.view import mounts as root
+from slurm_adapter.node.view import mounts
 from slurm_adapter.record import record
 
 TYPE_CHECKING = False
@@ -23,9 +23,9 @@ _DONE = b"done"
 _MOST_BYTES = 4096
 # (what /proc calls it, the flag); the user namespace first: rights in the others come with it.
 _KINDS = (
-    ("user", kernel.CLONE_NEWUSER),
-    ("mnt", kernel.CLONE_NEWNS),
-    ("uts", kernel.CLONE_NEWUTS),
+    ("user", calls.CLONE_NEWUSER),
+    ("mnt", calls.CLONE_NEWNS),
+    ("uts", calls.CLONE_NEWUTS),
 )
 
 
@@ -33,7 +33,7 @@ _KINDS = (
 class View:
     """What one node's rank is to find around it."""
 
-    files: root.Files
+    files: mounts.Files
     host_name: str = ""
     """Empty: the machine's own."""
 
@@ -47,7 +47,7 @@ class Entry:
     def enter(self) -> None:
         """Take this process over; its working directory is `/` afterwards."""
         for descriptor, kind in self._namespaces:
-            kernel.join(descriptor, kind)
+            calls.join(descriptor, kind)
 
     def close(self) -> None:
         """Let go: without a process in them the namespaces are gone."""
@@ -142,7 +142,7 @@ def _build_and_wait(view: View, flags: int, tell: int, told: int) -> NoReturn:
         _build(view, flags)
         answer = _DONE
     except OSError as error:
-        where = root.as_seen(str(error.filename or error.strerror))
+        where = mounts.as_seen(str(error.filename or error.strerror))
         answer = f"{error.errno or 1} {where}".encode(errors="replace")
     except BaseException as error:  # noqa: BLE001 - two processes must never go on from here
         answer = f"1 {error!r}".encode()
@@ -156,7 +156,7 @@ def _build_and_wait(view: View, flags: int, tell: int, told: int) -> NoReturn:
 def _build(view: View, flags: int) -> None:
     os.umask(0o022)  # of this process of a moment, not of the rank
     enter_own(flags)
-    kernel.follow_machine()
+    calls.follow_machine()
     if view.host_name:
         socket.sethostname(view.host_name)
-    root.put_in_place(view.files)
+    mounts.put_in_place(view.files)

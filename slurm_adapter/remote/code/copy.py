@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from slurm_adapter.errors import BadValueError, printable
 from slurm_adapter.node.agent.code_copy import END
 from slurm_adapter.node.agent.copy_lock import STATE
-from slurm_adapter.remote.code import rsync as delta
+from slurm_adapter.remote.code import rsync
 from slurm_adapter.remote.code.files import amount
 from slurm_adapter.remote.code.receiver import Receiver
 from slurm_adapter.remote.conversation import ToldError, request
@@ -256,9 +256,9 @@ class HostCopying:
         code, settings = self._source.code, self._settings
         entries = [code.entries[number] for number in found.older]
         large = [entry.path for entry in entries if entry.size >= settings.delta_from]
-        if not large or not self._has_rsync or not delta.installed():
+        if not large or not self._has_rsync or not rsync.installed():
             return 0
-        return delta.rsync(
+        return rsync.rsync(
             self.target.connection,
             code.folder,
             large,

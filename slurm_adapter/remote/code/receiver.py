@@ -6,11 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from slurm_adapter import errors
-from slurm_adapter.node.agent import basis as seed
-from slurm_adapter.node.agent import code_copy as replica
-from slurm_adapter.node.agent import copy_lock as copyuse
-from slurm_adapter.node.agent import receive
-from slurm_adapter.node.agent import requests as converse
+from slurm_adapter.node.agent import basis, code_copy, copy_lock, receive, requests
 from slurm_adapter.node.system import files
 from slurm_adapter.remote.conversation import Conversation, program_of, request
 
@@ -46,4 +42,4 @@ class Receiver(Conversation):
 
 @cache
 def _program() -> bytes:
-    return program_of(errors, files, copyuse, seed, replica, converse, receive)
+    return program_of(errors, files, copy_lock, basis, code_copy, requests, receive)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurm_adapter.quoting import shell_words
-from slurm_adapter.remote.code import rsync_shell as relay
+from slurm_adapter.remote.code import rsync_shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -111,7 +111,7 @@ def installed() -> bool:
 
 
 def _words(folder: str, destination: str, temporary: str, descriptor: int) -> list[str]:
-    program = (sys.executable, "-I", "-S", str(Path(relay.__file__)), str(descriptor))
+    program = (sys.executable, "-I", "-S", str(Path(rsync_shell.__file__)), str(descriptor))
     # rsync's own way of quoting within -e.
     connect = " ".join("'" + word.replace("'", "''") + "'" for word in program)
     options = ["--ignore-times", "--copy-links", "--perms", "--times", "--files-from=-", "--from0"]

@@ -22,7 +22,7 @@ _SHOWN_KEYS = 4
 _TYPING_LIMIT_S = 600.0
 
 
-class Login(AuthStrategy):  # type: ignore[misc]
+class Authenticator(AuthStrategy):  # type: ignore[misc]
     """One login at one host.
 
     Args:

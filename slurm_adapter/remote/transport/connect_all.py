@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from slurm_adapter.errors import AdapterError
-from slurm_adapter.remote.transport.connector import Opener
+from slurm_adapter.remote.transport.connector import Connector
 from slurm_adapter.remote.transport.errors import ConnectError
 from slurm_adapter.remote.transport.unreachable import Failure, UnreachableError
 
@@ -36,7 +36,7 @@ _SHORTEST_S = 1.0
 
 
 @dataclass(frozen=True)
-class Dialed(Generic[T]):
+class Connected(Generic[T]):
     """What came of it, in node order."""
 
     nodes: tuple[Node, ...]
@@ -74,7 +74,7 @@ class Dialed(Generic[T]):
                 connection.close()
 
 
-def dial(
+def connect_all(
     nodes: Sequence[Node],
     use: Callable[[Connection, int], T],
     *,
@@ -83,7 +83,7 @@ def dial(
     retry_s: float = RETRY_S,
     say: Callable[[str], None] | None = None,
     terminal: Terminal | None = None,
-) -> Dialed[T]:
+) -> Connected[T]:
     """Open a connection to each node and take the first step on it.
 
     Args:
@@ -100,10 +100,10 @@ def dial(
         terminal: where questions are asked; default: the controlling one.
 
     Returns:
-        Also where nodes failed: see `Dialed.all`.
+        Also where nodes failed: see `Connected.all`.
     """
-    opener = Opener(config_file, say, terminal, longest_s=max(retry_s, _SHORTEST_S))
-    return _Dialing(nodes, use, opener, retry_s).run(openings)
+    connector = Connector(config_file, say, terminal, longest_s=max(retry_s, _SHORTEST_S))
+    return _Dialing(nodes, use, connector, retry_s).run(openings)
 
 
 @dataclass(order=True)
@@ -116,16 +116,21 @@ class _Attempt:
 
 
 class _Dialing(Generic[T]):
-    """One run of `dial`: the attempts to come, and what has come of those before."""
+    """One run of `connect_all`: the attempts to come, and what has come of those before."""
 
     def __init__(
         self,
         nodes: Sequence[Node],
         use: Callable[[Connection, int], T],
-        opener: Opener,
+        connector: Connector,
         retry_s: float,
     ) -> None:
-        self._nodes, self._use, self._opener, self._retry_s = tuple(nodes), use, opener, retry_s
+        self._nodes, self._use, self._connector, self._retry_s = (
+            tuple(nodes),
+            use,
+            connector,
+            retry_s,
+        )
         self._changed = threading.Condition()
         self._waiting = [_Attempt(0.0, index, index) for index in range(len(self._nodes))]
         self._unfinished = len(self._nodes)
@@ -135,7 +140,7 @@ class _Dialing(Generic[T]):
         self._results: list[T | None] = [None] * len(self._nodes)
         self._failures: dict[int, Failure] = {}
 
-    def run(self, openings: int) -> Dialed[T]:
+    def run(self, openings: int) -> Connected[T]:
         """Work all attempts off with so many threads."""
         # Daemons: one that hangs in a look-up of a name must not keep the interpreter.
         threads = [
@@ -153,9 +158,11 @@ class _Dialing(Generic[T]):
             raise
         for thread in threads:
             thread.join()
-        self._opener.close()
+        self._connector.close()
         failures = [self._failures[index] for index in sorted(self._failures)]
-        return Dialed(self._nodes, tuple(self._connections), tuple(self._results), tuple(failures))
+        return Connected(
+            self._nodes, tuple(self._connections), tuple(self._results), tuple(failures)
+        )
 
     def _raise_what_broke(self) -> None:
         if self._broken is not None:
@@ -166,7 +173,7 @@ class _Dialing(Generic[T]):
             self._stopped = True
             self._changed.notify_all()
             opened = [one for one in self._connections if one is not None]
-        self._opener.cancel()
+        self._connector.cancel()
         for connection in opened:
             connection.close()
         deadline = time.monotonic() + _CANCEL_JOIN_S
@@ -200,7 +207,7 @@ class _Dialing(Generic[T]):
         index = attempt.index
         attempt.first_at = attempt.first_at or time.monotonic()
         try:
-            connection = self._opener.open(self._nodes[index])
+            connection = self._connector.open(self._nodes[index])
         except AdapterError as error:
             if not self._try_later(attempt, error):
                 self._finish(index, error)

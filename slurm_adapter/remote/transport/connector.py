@@ -17,13 +17,13 @@ import paramiko
 
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.remote.transport.algorithms import choose_algorithms
-from slurm_adapter.remote.transport.auth import Login
+from slurm_adapter.remote.transport.auth import Authenticator
 from slurm_adapter.remote.transport.errors import ConnectError
 from slurm_adapter.remote.transport.fabric import RemoteConnection
 from slurm_adapter.remote.transport.host_keys import HostKeys
 from slurm_adapter.remote.transport.keys import KeyRing
 from slurm_adapter.remote.transport.paramiko import Transport
-from slurm_adapter.remote.transport.proxy_jump import hop_nodes
+from slurm_adapter.remote.transport.proxy_jump import jump_hosts
 from slurm_adapter.remote.transport.sockets import Proxy, connect_tcp, connect_through, tcp_failure
 from slurm_adapter.remote.transport.ssh_config import SshConfig
 from slurm_adapter.remote.transport.ssh_settings import bracketed
@@ -43,7 +43,7 @@ class _FabricConnection(fabric.Connection):  # type: ignore[misc]
     inline_ssh_env = None
 
 
-class Opener:
+class Connector:
     """Opens connections for one launch, from several threads at once.
 
     Args:
@@ -101,7 +101,7 @@ class Opener:
         settings = self._config.settings(node)
         limit_s = min(settings.connect_timeout_s, self._longest_s)
         settings = replace(settings, connect_timeout_s=limit_s)
-        hops = hop_nodes(settings.proxy_jump) if via is None else via
+        hops = jump_hosts(settings.proxy_jump) if via is None else via
         with ExitStack() as undo:
             proxied = settings.proxy_command is not None and not hops
             proxy = self._proxy(settings, undo) if proxied else None
@@ -159,14 +159,14 @@ class Opener:
                         " ProxyJump none.",
                     )
                 seen.add(_place(hop))
-            hops = hop_nodes(found[0].proxy_jump)
+            hops = jump_hosts(found[0].proxy_jump)
 
     def _log_in(
         self, settings: Settings, way: Any, undo: ExitStack, *, direct: bool
     ) -> fabric.Connection:
         known = self._host_keys.known(settings).keys(settings.host_key_name)
         algorithms = choose_algorithms(settings, known)
-        login = Login(settings, self._keys, self.terminal)
+        login = Authenticator(settings, self._keys, self.terminal)
 
         def transport(sock: Any, **options: Any) -> Transport:
             made = Transport(sock, **options)
@@ -218,7 +218,7 @@ class _Judge(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
     """Judges every key that a host shows: nothing is loaded into paramiko, so all are missing."""
 
     def __init__(
-        self, keys: HostKeys, settings: Settings, login: Login, address: str | None
+        self, keys: HostKeys, settings: Settings, login: Authenticator, address: str | None
     ) -> None:
         self._keys, self._settings, self._login, self._address = keys, settings, login, address
 

@@ -9,7 +9,7 @@ from slurm_adapter.remote.transport.ssh_config import check_host_name
 _LARGEST_PORT = 65535
 
 
-def hop_nodes(jump: str | None) -> tuple[Node, ...]:
+def jump_hosts(jump: str | None) -> tuple[Node, ...]:
     """Return the jump hosts of `[user@]host[:port],...` or `ssh://` forms of it.
 
     Raises:

@@ -109,7 +109,7 @@ def tcp_failure(error: OSError, where: str, limit_s: float) -> ConnectError:
     return ConnectError(f"cannot connect: {said}", detail=where, again=error.errno in _AGAIN)
 
 
-class HopSocket:
+class JumpSocket:
     """A channel of a jump host's connection, for a transport to take for a socket.
 
     Unlike the channel, it can be closed when the jump host is gone.
@@ -127,7 +127,7 @@ class HopSocket:
             self._channel.close()
 
 
-def connect_through(settings: Settings, hop: Transport, hop_name: str) -> HopSocket:
+def connect_through(settings: Settings, hop: Transport, hop_name: str) -> JumpSocket:
     """Have a jump host connect to the host.
 
     Raises:
@@ -135,7 +135,7 @@ def connect_through(settings: Settings, hop: Transport, hop_name: str) -> HopSoc
     """
     where = bracketed(settings.hostname, settings.port)
     try:
-        return HopSocket(
+        return JumpSocket(
             hop.open_channel(
                 "direct-tcpip",
                 (settings.hostname, settings.port),

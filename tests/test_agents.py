@@ -2,12 +2,13 @@
 
 import signal
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from slurm_adapter.cluster.cluster import Node
-from slurm_adapter.connect.here import HereConnection
+from slurm_adapter.connect.here import HereConnection, end_let_go
 from slurm_adapter.job import Command, Job
 from slurm_adapter.launch.archive import agent_files
 from slurm_adapter.launch.ssh.agent import Agent
@@ -20,6 +21,12 @@ from steps import SCRIPTS
 
 RUN = "511cdec0-1708-4c48-b305-c741f35c9a75"
 ENDED = struct.Struct(">IIQ")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_runs_on() -> Iterator[None]:
+    yield
+    end_let_go()
 
 
 def fleet_of(hostile: bytes, folder: Path, heard: list[str]) -> AgentFleet:

@@ -2,6 +2,7 @@
 
 import signal
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,17 @@ from slurm_adapter.node.protocol.framing import frame
 from slurm_adapter.node.ranks.events import Ended, Lost
 from slurm_adapter.remote.agent import Agent
 from slurm_adapter.remote.agent_archive import agent_files
-from slurm_adapter.remote.transport.here import HereConnection
+from slurm_adapter.remote.transport.here import HereConnection, end_let_go
 from steps import SCRIPTS
 
 RUN = "511cdec0-1708-4c48-b305-c741f35c9a75"
 ENDED = struct.Struct(">IIQ")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_runs_on() -> Iterator[None]:
+    yield
+    end_let_go()
 
 
 def fleet_of(hostile: bytes, folder: Path, heard: list[str]) -> AgentFleet:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +33,16 @@ def _reap() -> None:
         if process.poll() is not None:
             with contextlib.suppress(ValueError):  # another thread was faster
                 _let_go.remove(process)
+
+
+def end_let_go() -> None:
+    """End the commands that run on though their channel was closed, and wait for each."""
+    while _let_go:
+        process = _let_go.pop()
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 class HereConnection:

@@ -69,7 +69,7 @@ def _why_no_view() -> str:
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let an attempt to connect take its time also where none is to follow."""
-    monkeypatch.setattr("slurm_adapter.connect.dial._SHORTEST_S", LONG_S)
+    monkeypatch.setattr("slurm_adapter.remote.transport.connect_all._SHORTEST_S", LONG_S)
 
 
 @pytest.fixture(scope="session")

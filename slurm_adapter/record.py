@@ -167,7 +167,7 @@ class _WhenAsked:
         self._name, self._written = name, written
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        from slurm_adapter import record_help  # noqa: PLC0415 - `inspect` costs start-up time
+        from slurm_adapter import record_help
 
         if self._name == "__signature__":
             return record_help.signature(owner)
@@ -196,7 +196,7 @@ def _check_types(value: object) -> None:
         if cls.__dict__.get(name, _check_types) is one:
             continue
         if not _fits(annotation, one, cls):
-            from slurm_adapter.record_help import refusal  # noqa: PLC0415 - seldom needed
+            from slurm_adapter.record_help import refusal
 
             raise refusal(cls, name, one, _split(annotation, "|"))
 

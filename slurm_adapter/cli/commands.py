@@ -147,7 +147,7 @@ def local(common: dict[str, Any], *, grace: _Grace = 10.0) -> int:
 def jobs(*, everybody: _All = False, clean: _Clean = False) -> int:
     """List the jobs started from here, by Slurm and over SSH."""
     if clean:
-        from slurm_adapter.cli.slurm_jobs import remove_snapshots
+        from slurm_adapter.cli.jobs import remove_snapshots
 
         return remove_snapshots()
     from slurm_adapter.cli.jobs import list_jobs

@@ -4,36 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
-import time
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
-from slurm_adapter.cli.preview import preview, preview_run
-from slurm_adapter.cli.report import boot_warnings, check_format, print_dry_run, say, warn
-from slurm_adapter.cli.submit_request import make_submit_request
-from slurm_adapter.errors import AdapterError, BadValueError
-from slurm_adapter.launch import slurm
-from slurm_adapter.launch.batch.records import BatchRecord, keep, state_folder
-from slurm_adapter.launch.script.log_path import log_file
-from slurm_adapter.launch.script.sbatch import HEADER, Script, make_script
-from slurm_adapter.launch.script.time_and_failures import CHAIN
-from slurm_adapter.launch.script.zipapp import PLAIN_NAME, zipapp_name
+from slurm_adapter.cli.rebase import settings_at_login_host
+from slurm_adapter.cli.report import check_format, print_dry_run
+from slurm_adapter.cli.request import job_from_settings, settings_from_layers, settings_of
+from slurm_adapter.errors import BadValueError
+from slurm_adapter.launch.batch import login_job
+from slurm_adapter.launch.batch.submit import PreparedJob, make_request
+from slurm_adapter.node.job_files import working_directory
 from slurm_adapter.output import write_stdout
-from slurm_adapter.plan import Plan, make_plan
 from slurm_adapter.quoting import shell_words
-from slurm_adapter.remote.submit_host import LocalHost
-from slurm_adapter.remote.transport.port import ConnectionLostError
 from slurm_adapter.show.dry_run import DryRun, SlurmAnswer, made_on_nodes
+from slurm_adapter.show.messages import say
+from slurm_adapter.show.observers import MessageObserver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping
 
-    from slurm_adapter.cli.submit_request import SubmitRequest
-    from slurm_adapter.remote.submit_host import SubmitHost
-
-_HEAD_BYTES = 200
+    from slurm_adapter.launch.batch.request import SubmitRequest
+    from slurm_adapter.launch.observer import Observer
+    from slurm_adapter.launch.slurm import Submission
 
 
 def run_sbatch(
@@ -54,72 +47,68 @@ def run_sbatch(
     options that are keys of a job file, too.
     """
     check_format(common["format"])
-    check_probe(probe=probe, dry_run=common["dry_run"])
-    connect = probe or not common["dry_run"]
-    request = make_submit_request(
+    _check_probe(probe=probe, dry_run=common["dry_run"])
+    request = _request(
         common,
         options,
         own,
         snapshot=snapshot,
-        connect=connect,
+        connect=probe or not common["dry_run"],
         only_write=script_file is not None,
     )
-    quiet = common["quiet"]
-    with nullcontext() if request.submit_host is None else closing(request.submit_host):
+    observer = MessageObserver(quiet=common["quiet"], verbose=common["verbose"])
+    with closing(request):
         if script_file is None:
             request.job.check_kept(os.environ)
-        plan, made, warnings = _made(request, preview_nodes)
-        path = Path(request.job.folder) / f"{request.job.file_stem}.sbatch"
-        if common["dry_run"] or request.submit_host is None:
-            print_dry_run(_dry_run(plan, made, path, warnings, request), common["format"])
+        prepared = PreparedJob.of(request, preview_nodes)
+        if common["dry_run"]:
+            print_dry_run(_dry_run(prepared), common["format"])
             return 0
-        if not quiet:
-            warn(warnings)
         if script_file is not None:
-            _deliver(request, quiet=quiet)
-            return _only_write(made, script_file, quiet=quiet)
-        submissions = _bring(request, request.submit_host, made, path, quiet=quiet)
-        sys.stderr.write(submissions[0].said)
-        sys.stderr.flush()
-        write_stdout(f"{submissions[0].job_id if parsable else submissions[0].line}\n")
-        if not quiet:
-            _tell(plan, made, submissions[0], path if common["verbose"] else None)
-        records = _keep(plan, made, submissions, request)
-        if not stay:
-            return submissions[0].status
-        from slurm_adapter.cli.slurm_jobs import follow  # most do not stay
+            prepared.warn(observer)
+            prepared.upload(observer)
+            return _only_write(prepared, script_file, observer)
+        job, submission = prepared.submit(observer)
+        with job:
+            sys.stderr.write(submission.said)
+            sys.stderr.flush()
+            write_stdout(f"{submission.job_id if parsable else submission.line}\n")
+            _tell(prepared, submission, observer)
+            if not stay:
+                return submission.status
+            from slurm_adapter.cli.jobs import follow  # most do not stay
 
-        return follow(records[0], request.submit_host, output=stay == "follow")
-
-
-def _made(
-    request: SubmitRequest, preview_nodes: str | None
-) -> tuple[Plan, Script, tuple[str, ...]]:
-    """Return the plan, the script, and what there is to warn of."""
-    job = request.job
-    site = frozenset() if request.submit_host is None else slurm.site_options(request.submit_host)
-    # Its name is that of its content, which is made for it.
-    zipapp = zipapp_name() if job.container is not None else PLAIN_NAME
-    made = make_script(job, request.adapter, request.base, site, zipapp)
-    plan = make_plan(job, preview(job, preview_nodes), preview_run(job))
-    boot = boot_warnings(plan, request.program)
-    return plan, made, (*plan.warnings, *made.warnings, *boot, *request.warnings)
+            return follow(job, output=stay == "follow")
 
 
-def _bring(
-    request: SubmitRequest, submit_host: SubmitHost, made: Script, path: Path, *, quiet: bool
-) -> list[slurm.Submission]:
-    """Have all there that the job needs, and submit it; a copy for nothing goes again."""
-    submissions: list[slurm.Submission] = []
-    with _undone(submit_host, request.snapshot, submissions):
-        _deliver(request, quiet=quiet)
-        slurm.make_folders(submit_host, made)
-        slurm.write_script(submit_host, made, path)
-        submissions.extend(_submit(request, submit_host, made, path))
-    return submissions
+def _request(
+    common: dict[str, Any],
+    options: list[str],
+    own: Mapping[str, Any],
+    *,
+    snapshot: bool,
+    connect: bool,
+    only_write: bool,
+) -> SubmitRequest:
+    """Return what to submit where."""
+    settings = settings_from_layers(settings_of(common, options, own), common["job"])
+    if not settings.login:
+        job = job_from_settings(settings, working_directory())
+        return make_request(job, say, snapshot=snapshot)
+    if only_write:
+        raise BadValueError(
+            "--script writes a script here, and with --login its code would not be there",
+            "Leave one of them out; --dry-run shows the script.",
+        )
+    login = settings.login
+    settings = settings_at_login_host(common, options, own)
+    job = job_from_settings(settings, working_directory())
+    if settings.job_folder is None:
+        job = login_job.with_default_folder(job)
+    return make_request(job, say, login=login, connect=connect)
 
 
-def check_probe(*, probe: bool, dry_run: bool) -> None:
+def _check_probe(*, probe: bool, dry_run: bool) -> None:
     """Refuse a look around that would start the job."""
     if probe and not dry_run:
         raise BadValueError(
@@ -128,132 +117,39 @@ def check_probe(*, probe: bool, dry_run: bool) -> None:
         )
 
 
-def _deliver(request: SubmitRequest, *, quiet: bool) -> None:
-    delivered = request.deliver()
-    if not quiet:
-        warn(delivered.warnings)
-        if delivered.done:
-            say(delivered.done)
-
-
-@contextmanager
-def _undone(
-    submit_host: SubmitHost, snapshot: str, submissions: Sequence[slurm.Submission]
-) -> Iterator[None]:
-    """Take the copy of the code away where no job came of it; say where one has."""
-    try:
-        yield
-    except ConnectionLostError:  # there may be a job
-        _tell_of(submissions)
-        raise
-    except AdapterError:
-        _tell_of(submissions)
-        if snapshot and not submissions:
-            with suppress(AdapterError):
-                submit_host.remove(snapshot)
-        raise
-
-
-def _tell_of(submissions: Sequence[slurm.Submission]) -> None:
-    for one in submissions:
-        say(f"job {one.job_id} was submitted before that; scancel {one.job_id} ends it")
-
-
-def _tell(plan: Plan, made: Script, submission: slurm.Submission, path: Path | None) -> None:
+def _tell(prepared: PreparedJob, submission: Submission, observer: Observer) -> None:
     """Say where the job writes; where its script is, too, where that is wanted."""
-    job, log = plan.job, made.summary["output"] or ""
+    plan, log = prepared.plan, prepared.script.summary["output"] or ""
     if plan.contract.names_workers:
-        say(f"output: {job.log_folder}/{plan.workers.log_name(0).replace('-0.', '-<index>.')}")
-    say(f"the job's log: {log.replace('%j', submission.job_id)}")
-    if path is not None:
-        say(f"script: {path}")
+        name = plan.workers.log_name(0).replace("-0.", "-<index>.")
+        observer.note(f"output: {plan.job.log_folder}/{name}")
+    observer.note(f"the job's log: {log.replace('%j', submission.job_id)}")
+    observer.detail(f"script: {prepared.path}")
 
 
-def _submit(
-    request: SubmitRequest, submit_host: SubmitHost, made: Script, path: Path
-) -> Iterator[slurm.Submission]:
-    """Submit a script, and after it those jobs that may have to go on where it has to stop."""
-    more = {**request.more, **({CHAIN: uuid4().hex} if made.resubmissions else {})}
-    submission = slurm.submit(submit_host, made, path, more)
-    yield submission
-    for _ in range(made.resubmissions):
-        submission = slurm.submit(submit_host, made, path, more, after=submission.job_id)
-        yield submission
-
-
-def _keep(
-    plan: Plan, made: Script, submissions: Sequence[slurm.Submission], request: SubmitRequest
-) -> list[BatchRecord]:
-    """Keep a record of each job that was submitted, and return them."""
-    job, log = plan.job, made.summary["output"] or ""
-    base = str(Path(request.base) / (made.summary.get("chdir") or ""))
-    ids = [one.job_id for one in submissions]
-    records = [
-        BatchRecord(
-            job_id=one.job_id,
-            cluster=one.cluster,
-            name=job.name,
-            folder=job.folder,
-            log=log_file(log, base, one.job_id),
-            nodes=job.all_nodes,
-            ranks=plan.script_world_size,
-            node_logs=plan.contract.names_workers,
-            submitted_s=time.time(),
-            then=tuple(ids[position:]),
-            snapshot=request.snapshot,
-            login=request.login,
-            python=request.submit_host.python if request.submit_host is not None else "",
-        )
-        for position, one in enumerate(submissions, 1)
-    ]
-    for record in records:
-        keep(state_folder(os.environ), record, say)
-    return records
-
-
-def _dry_run(
-    plan: Plan, script: Script, path: Path, warnings: tuple[str, ...], request: SubmitRequest
-) -> DryRun:
-    answer = None
-    if request.submit_host is not None and slurm.have_sbatch(request.submit_host):
-        answer = SlurmAnswer(*slurm.test_only(request.submit_host, script))
-    files = (
-        *(f"{folder}/" for folder in script.folders),
-        str(path),
-        *request.files,
-        *made_on_nodes(plan),
+def _dry_run(prepared: PreparedJob) -> DryRun:
+    tested = prepared.tested()
+    return DryRun(
+        prepared.plan,
+        (*prepared.files, *made_on_nodes(prepared.plan)),
+        prepared.script,
+        None if tested is None else SlurmAnswer(*tested),
+        prepared.warnings,
+        copied=prepared.request.copied,
     )
-    return DryRun(plan, files, script, answer, warnings, copied=request.copied)
 
 
-def _script_path(file: str) -> Path:
-    """Return where to write a script that the user names; nothing else is overwritten."""
-    path = Path(os.path.realpath(file))
-    if not file or path.is_dir() or not path.parent.is_dir():
-        raise BadValueError(
-            f"{file!r} cannot be the script's file: its folder is not there, or it is one",
-            "Give a file in an existing folder, as in --script train.sbatch.",
-        )
-    if path.is_file() and HEADER not in path.read_bytes()[:_HEAD_BYTES]:
-        raise BadValueError(
-            f"{file} is there and was not written by slurm-adapter",
-            "Take it away first, or give another file with --script.",
-        )
-    return path
-
-
-def _only_write(script: Script, file: str, *, quiet: bool) -> int:
+def _only_write(prepared: PreparedJob, file: str, observer: Observer) -> int:
+    script = prepared.script
     if file == "-":
         write_stdout(script.text)
     else:
-        slurm.make_folders(LocalHost(), script)
-        slurm.write_script(LocalHost(), script, _script_path(file))
-    if not quiet:
-        missing = [folder for folder in script.folders if not Path(folder).is_dir()]
-        for folder in missing:
-            say(
+        prepared.write(file)
+    for folder in script.folders:
+        if not Path(folder).is_dir():
+            observer.note(
                 f"before submitting it, make its log folder: {shell_words(['mkdir', '-p', folder])}"
             )
-        for name in script.environment:
-            say(f"{name} is not written into the script: it must be set when it is submitted")
+    for name in script.environment:
+        observer.note(f"{name} is not written into the script: it must be set when it is submitted")
     return 0

@@ -145,7 +145,7 @@ def _layout(
         )
     parts: tuple[int, ...] = ()
     if "SLURM_HET_SIZE" in environment:
-        from slurm_adapter.cluster.step_components import component_order, components  # noqa: PLC0415
+        from slurm_adapter.cluster.step_components import component_order, components
 
         if found := components(environment):
             nodes, tasks, parts = zip(*component_order(nodes, tasks, found), strict=True)

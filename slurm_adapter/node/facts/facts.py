@@ -27,7 +27,7 @@ def count_accelerators(folder: str = "/dev") -> int:
     """Return the number of GPU or NPU device files on this machine."""
     return sum(
         1
-        for name in os.listdir(folder)  # noqa: PTH208
+        for name in os.listdir(folder)
         for driver in _DEVICE_FILES
         if name.startswith(driver) and name[len(driver) :].isdigit()
     )
@@ -96,7 +96,7 @@ def read_text(path: str) -> str:
     """Return a file's text; empty where it cannot be read (whoever needs it says so then)."""
     try:
         # Every byte is kept, whoever wrote it in whatever encoding.
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:  # noqa: PTH123 - pathlib costs start-up time
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
             return file.read()
     except OSError:
         return ""
@@ -112,7 +112,7 @@ def step_daemon() -> tuple[str, str] | None:
     for _ in range(_MOST_ANCESTORS):
         name, _, rest = read_text(f"/proc/{pid}/stat").rpartition(")")
         if "(slurmstepd" in name:
-            import re  # noqa: PLC0415 - 6 ms, which only a step's own node needs
+            import re  # 6 ms, which only a step's own node needs
 
             title = re.match(_STEP_TITLE, read_text(f"/proc/{pid}/cmdline"))
             return (title[1], title[2]) if title is not None else None

@@ -36,8 +36,8 @@ class Found:
 
     def row(self, node: str) -> Row:
         """Return it as a row of a table."""
-        from slurm_adapter.network.table import row_of  # noqa: PLC0415 - only where it is shown
-        from slurm_adapter.network.topology import gpus_near  # noqa: PLC0415
+        from slurm_adapter.network.table import row_of  # only where it is shown
+        from slurm_adapter.network.topology import gpus_near
 
         ports = () if self.choice.hcas is None else self.choice.hcas.ports
         near = gpus_near(self.sysfs, list(dict.fromkeys(port.device for port in ports)))
@@ -69,7 +69,7 @@ def choose_in_step(
     ports = _ports(sysfs)
 
     def find() -> NcclVersion:
-        from slurm_adapter.node.facts.nccl import find_nccl  # noqa: PLC0415 - few nodes need it
+        from slurm_adapter.node.facts.nccl import find_nccl  # few nodes need it
 
         return find_nccl(job, job.python, environment)
 
@@ -90,12 +90,12 @@ def report(
     ports = _ports(sysfs)
     nccl, near = None, {}
     if ports:
-        from slurm_adapter.network.topology import gpus_near  # noqa: PLC0415 - few nodes need it
-        from slurm_adapter.node.facts.nccl import find_nccl  # noqa: PLC0415
+        from slurm_adapter.network.topology import gpus_near  # few nodes need it
+        from slurm_adapter.node.facts.nccl import find_nccl
 
         nccl = find_nccl(job, python, environment)
         near = gpus_near(sysfs, list(dict.fromkeys(port.device for port in ports)))
-    from slurm_adapter.network.report import Report  # noqa: PLC0415 - a Slurm step needs it not
+    from slurm_adapter.network.report import Report  # a Slurm step needs it not
 
     return Report(
         all_interfaces(node, sysfs), ports, nccl, given_variables({}, environment), near, listens
@@ -103,9 +103,9 @@ def report(
 
 
 def _ports(sysfs: str) -> tuple[Port, ...]:
-    if not os.path.isdir(f"{sysfs}/class/infiniband"):  # noqa: PTH112 - pathlib is slow
+    if not os.path.isdir(f"{sysfs}/class/infiniband"):
         return ()
-    from slurm_adapter.network.rdma import read_ports  # noqa: PLC0415 - few nodes need it
+    from slurm_adapter.network.rdma import read_ports  # few nodes need it
 
     return read_ports(sysfs)
 

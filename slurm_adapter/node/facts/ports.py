@@ -26,7 +26,7 @@ def take(port: int) -> bool:
     Returns:
         Whether it is; False where another run has it.
     """
-    import socket  # noqa: PLC0415 - 4 ms, which only the node of rank 0 needs
+    import socket  # 4 ms, which only the node of rank 0 needs
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as note:
         try:

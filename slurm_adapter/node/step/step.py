@@ -60,12 +60,12 @@ def plan_rank(job: Job, environment: Mapping[str, str], *, only_try: bool = Fals
     sized = job.with_nodes(len(step.nodes), cluster.nodes[index].gpus)
     plan = make_plan(with_exported_master(sized, environment), cluster, run)
     if job.install_requirements:
-        from slurm_adapter.node.ranks.packages import with_packages  # noqa: PLC0415
+        from slurm_adapter.node.ranks.packages import with_packages
 
         plan = with_packages(plan, index, environment, step.local_rank)
     surroundings = None
     if cluster.nodes[index].view != "off":
-        from slurm_adapter.node.view import selection  # noqa: PLC0415 - 5 ms, not needed without a view
+        from slurm_adapter.node.view import selection  # 5 ms, not needed without a view
 
         surroundings = selection.surround(plan, index, environment, only_try=only_try)
         plan = plan.with_view(surroundings.level).with_settings(index, surroundings.settings)
@@ -96,9 +96,9 @@ def derive_uuid(environment: Mapping[str, str], step_id: str) -> str:
         )
     )
     try:
-        from _sha1 import sha1  # type: ignore[import-not-found]  # noqa: PLC0415
+        from _sha1 import sha1  # type: ignore[import-not-found]
     except ImportError:
-        from hashlib import sha1  # noqa: PLC0415
+        from hashlib import sha1
     digest = bytearray(sha1(_UUID_SPACE + f"slurm-adapter/{run}".encode()).digest()[:16])  # noqa: S324
     digest[6] = digest[6] & 0x0F | 0x50
     digest[8] = digest[8] & 0x3F | 0x80
@@ -139,7 +139,7 @@ def _cluster(
     gpus, reason = _gpus(step, job, environment)
     nodes[index] = replace(nodes[index], gpus=gpus, gpus_reason=reason)
     if job.node_starts_ranks:
-        from slurm_adapter.node.step.per_node import with_own_ranks  # noqa: PLC0415 - seldom
+        from slurm_adapter.node.step.per_node import with_own_ranks
 
         nodes = with_own_ranks(nodes, index, step.label, job, environment)
     own = nodes[index]
@@ -147,7 +147,7 @@ def _cluster(
         why = "what this node's own name resolves to"
         nodes = [replace(own, address=facts.own_address(own.name), address_reason=why)]
         return Cluster(tuple(nodes), step.label), None
-    from slurm_adapter.node.facts.network import choose_in_step  # noqa: PLC0415 - others have no network
+    from slurm_adapter.node.facts.network import choose_in_step  # others have no network
 
     found = choose_in_step([node.name for node in nodes], index, job, environment, show=only_try)
     settings = (*own.settings, *found.choice.settings)

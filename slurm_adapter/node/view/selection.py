@@ -105,7 +105,7 @@ def _without_namespaces(contents: Contents, why: str, remedy: str) -> Surroundin
 
 
 def _find_wrapper() -> str | None:
-    import ctypes  # noqa: PLC0415
+    import ctypes
 
     for name in _WRAPPERS:
         try:

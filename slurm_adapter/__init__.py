@@ -61,7 +61,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415
+    from importlib import import_module
 
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
 

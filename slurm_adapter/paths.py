@@ -19,13 +19,18 @@ SITE_FILE = "/etc/slurm-adapter.toml"
 
 def user_file(environment: Mapping[str, str]) -> str:
     """Return where a user's own defaults stand, in the form of a job file."""
-    home = environment.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111
+    home = environment.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     return f"{home}/slurm-adapter/config.toml"
+
+
+def with_home(path: str) -> str:
+    """Return a path with `~` put in."""
+    return os.path.expanduser(path)
 
 
 def absolute(path: str, base: str) -> str:
     """Return a path made absolute from `base`, `~` put in."""
-    return os.path.abspath(os.path.join(base, os.path.expanduser(path)))  # noqa: PTH100, PTH111, PTH118
+    return os.path.abspath(os.path.join(base, with_home(path)))
 
 
 def given(path: str, base: str) -> str:
@@ -42,7 +47,7 @@ def read_text(path: str) -> str:
     """Return a file's text; empty where it cannot be read (whoever needs it says so then)."""
     try:
         # Every byte is kept, whoever wrote it in whatever encoding.
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:  # noqa: PTH123 - pathlib costs start-up time
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:  # pathlib costs start-up time
             return file.read()
     except OSError:
         return ""

@@ -84,7 +84,7 @@ def read_step(
     in_step = _is_in_step(environment)
     stale = _stale_variable(environment) if in_step else ""
     if not in_step or stale or "SLURM_PROCID" not in environment:
-        from slurm_adapter.cluster.step_check import refusal  # noqa: PLC0415 - only for words
+        from slurm_adapter.cluster.step_check import refusal  # only for words
 
         raise refusal(environment, stale)
     nodes, tasks, parts = _layout(environment)
@@ -179,7 +179,7 @@ def _layout(
         )
     parts: tuple[int, ...] = ()
     if "SLURM_HET_SIZE" in environment:
-        from slurm_adapter.cluster.step_components import component_order, components  # noqa: PLC0415
+        from slurm_adapter.cluster.step_components import component_order, components
 
         if found := components(environment):
             nodes, tasks, parts = zip(*component_order(nodes, tasks, found), strict=True)

@@ -71,7 +71,7 @@ def srun_line(nodes: int) -> str:
 def _srun_line_of(environment: Mapping[str, str]) -> str:
     """Return the same for the job of a batch script or of an allocation's shell."""
     if "SLURM_HET_SIZE" in environment:
-        from slurm_adapter.cluster.step_components import components  # noqa: PLC0415 - seldom
+        from slurm_adapter.cluster.step_components import components
 
         if found := components(environment):
             groups = ",".join(str(one.number) for one in found)

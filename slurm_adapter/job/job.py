@@ -219,7 +219,7 @@ class Job:
     @property
     def requirements(self) -> str:
         """The file that lists the packages a job's code needs, as ModelArts names it."""
-        return os.path.join(self.code, "pip-requirements.txt")  # noqa: PTH118
+        return os.path.join(self.code, "pip-requirements.txt")
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -239,7 +239,7 @@ class Job:
     @property
     def log_folder(self) -> str:
         """Where the job's logs go, absolute."""
-        return os.path.join(self.folder, "log")  # noqa: PTH118 - pathlib costs start-up time
+        return os.path.join(self.folder, "log")
 
     @property
     def file_stem(self) -> str:
@@ -364,7 +364,7 @@ def _check_contract(job: Job) -> None:
             "Give 0 or more, as in --max-restarts 3.",
         )
     if job.parts:
-        from slurm_adapter.job.component import check_parts  # noqa: PLC0415 - seldom
+        from slurm_adapter.job.component import check_parts
 
         check_parts(job.parts, job.nodes, job.contract, job.elastic)
 

@@ -165,7 +165,7 @@ def interfaces_of(node: str, sysfs: str | None) -> tuple[Interface, ...]:
 
 def has_rdma(sysfs: str) -> bool:
     """Say whether this machine may have RDMA devices: few have, others need not load the reader."""
-    return os.path.isdir(f"{sysfs}/class/infiniband")  # noqa: PTH112 - pathlib is slow
+    return os.path.isdir(f"{sysfs}/class/infiniband")  # pathlib is slow
 
 
 def _addresses() -> dict[int, list[Address]]:

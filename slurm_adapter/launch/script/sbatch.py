@@ -98,7 +98,7 @@ def make_script(
     for name in _LOG_OPTIONS:
         if options.get(name) is not None:
             options[name] = read_log_path(name, str(options[name]))
-    base = os.path.join(base, options.get("chdir") or "")  # noqa: PTH118 - what Slurm does
+    base = os.path.join(base, options.get("chdir") or "")  # what Slurm does
     if "\\" in job.folder:
         raise BadValueError(
             f"the job's folder {job.folder} holds a backslash, which Slurm takes for an escape",

@@ -256,7 +256,7 @@ def _check_addresses(nodes: Sequence[Node]) -> None:
 
 def moved_to_hosts(job: Job) -> Job:
     """Return a job that is run from the copy of its code directory in its folder on each host."""
-    return moved_to(job, f"{job.folder}/code/{os.path.basename(job.code)}")  # noqa: PTH119
+    return moved_to(job, f"{job.folder}/code/{os.path.basename(job.code)}")
 
 
 def new_run() -> str:

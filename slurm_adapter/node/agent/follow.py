@@ -58,7 +58,7 @@ class _Follower:
         self, folder: RunFolder, ranks: tuple[int, ...], head_channel: HeadChannel, *, reads: bool
     ) -> None:
         self._folder, self._head_channel, self._reads = folder, head_channel, reads
-        self._files = {rank: open(folder.output(rank), "rb", buffering=0) for rank in ranks}  # noqa: PTH123, SIM115
+        self._files = {rank: open(folder.output(rank), "rb", buffering=0) for rank in ranks}  # noqa: SIM115
         self._splitters = {rank: LineSplitter() for rank in ranks}
         # Its clock's moment, without which the ends of ranks on two machines have no order.
         self._head_channel.tell(framing.FACTS, repr(time.monotonic()))
@@ -66,7 +66,7 @@ class _Follower:
     def look_once(self) -> int:
         """Send everything that is there now."""
         watched = self._folder.agent() is not None
-        sizes = {rank: os.stat(file.fileno()).st_size for rank, file in self._files.items()}  # noqa: PTH116
+        sizes = {rank: os.stat(file.fileno()).st_size for rank, file in self._files.items()}
         while self._look() and self._is_behind(sizes) and not self._head_channel.lost:
             self._turn(more=True)
         if not watched:

@@ -72,7 +72,7 @@ def look(
         yield framing.WARNING, (warning,)
     run_folder.remove_old()
     if request["copy"] is not None:
-        from slurm_adapter.node.agent.copy_lock import hold  # noqa: PLC0415 - only after a sync
+        from slurm_adapter.node.agent.copy_lock import hold  # only after a sync
 
         hold(job.code, request["copy"], request["name"])
     if request["code"]:
@@ -85,7 +85,7 @@ def look(
         "host": os.uname().nodename,
     }
     if request["first"]:
-        from slurm_adapter.node.facts import ports  # noqa: PLC0415 - 3 ms, others need none
+        from slurm_adapter.node.facts import ports  # 3 ms, others need none
 
         check_master(job, request["name"])
         if request["port"] is None:
@@ -95,7 +95,7 @@ def look(
             check_port_free(port, reason)
             ports.take(port)  # others are not to find it free
     if listener is not None:
-        from slurm_adapter.node.facts.network import report  # noqa: PLC0415 - others have no network
+        from slurm_adapter.node.facts.network import report  # others have no network
 
         python = request["python"] or job.python
         told = report(request["name"], job, python, os.environ, listener.getsockname()[1])
@@ -114,7 +114,7 @@ def _reached(request: Mapping[str, Any]) -> str:
 def _check_code(job: Job, name: str) -> None:
     wanted = [job.code, *([job.program.path] if isinstance(job.program, Boot) else [])]
     for path in wanted:
-        if not os.path.exists(path):  # noqa: PTH110
+        if not os.path.exists(path):
             raise ClusterUnfitError(
                 f"{name} has no {path}",
                 "Copy the code there with --sync, or put it under the same path on every host.",
@@ -140,7 +140,7 @@ def prepare(
     job, cluster = _with_own_variables(job, cluster, index)
     plan = _with_interpreter_first(make_plan(job, cluster, run), index, environment)
     if job.install_requirements:
-        from slurm_adapter.node.ranks.packages import with_packages  # noqa: PLC0415
+        from slurm_adapter.node.ranks.packages import with_packages
 
         plan = with_packages(plan, index, environment)
     if cluster.nodes[index].view == "full":
@@ -160,7 +160,7 @@ def _with_own_variables(job: Job, cluster: Cluster, index: int) -> tuple[Job, Cl
 def _with_interpreter_first(plan: Plan, index: int, environment: Mapping[str, str]) -> Plan:
     """Let `python` in a boot command, or in what a script starts, be the job's own (SSH-04)."""
     python = plan.cluster.nodes[index].python or plan.job.python
-    folder = os.path.dirname(python)  # noqa: PTH120
+    folder = os.path.dirname(python)
     path = plan.job.value_of("PATH", environment)
     if not folder or path.split(":")[0] == folder:
         return plan

@@ -68,7 +68,7 @@ def _surround(prepared: Prepared, head_channel: HeadChannel) -> tuple[str, list[
     plan, index, environment = prepared.plan, prepared.index, prepared.environment
     entry = None
     if plan.cluster.nodes[index].view != "off":
-        from slurm_adapter.node.view.selection import surround  # noqa: PLC0415 - not without a view
+        from slurm_adapter.node.view.selection import surround  # not without a view
 
         surroundings = surround(plan, index, environment)
         plan = plan.with_view(surroundings.level).with_settings(index, surroundings.settings)
@@ -90,7 +90,7 @@ def _installing(
     """Return what installs a rank's packages; None where none were asked for."""
     if not plan.job.install_requirements:
         return None
-    from slurm_adapter.node.ranks.packages import install_once  # noqa: PLC0415 - seldom needed
+    from slurm_adapter.node.ranks.packages import install_once
 
     def install(output: int) -> None:
         install_once(plan, rank, rank.environment(environment), output)

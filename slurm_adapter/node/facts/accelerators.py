@@ -12,7 +12,7 @@ def count_accelerators(folder: str = "/dev") -> int:
     """Return the number of GPU or NPU device files on this machine."""
     return sum(
         1
-        for name in os.listdir(folder)  # noqa: PTH208
+        for name in os.listdir(folder)
         for driver in _DEVICE_FILES
         if name.startswith(driver) and name[len(driver) :].isdigit()
     )

@@ -33,9 +33,9 @@ def report(
     given = given_variables({}, environment)
     if not has_rdma(sysfs):
         return Report(interfaces, (), None, given, {}, listens)
-    from slurm_adapter.network.rdma import read_ports  # noqa: PLC0415 - few nodes need these
-    from slurm_adapter.network.topology import gpus_near  # noqa: PLC0415
-    from slurm_adapter.node.facts.nccl import find_nccl  # noqa: PLC0415
+    from slurm_adapter.network.rdma import read_ports  # few nodes need these
+    from slurm_adapter.network.topology import gpus_near
+    from slurm_adapter.node.facts.nccl import find_nccl
 
     ports = read_ports(sysfs)
     near = gpus_near(sysfs, list(dict.fromkeys(port.device for port in ports)))

@@ -189,7 +189,7 @@ def _arrange(stdout: int, stderr: int, tell: int) -> int:
     for number, descriptor in enumerate(low):
         os.dup2(descriptor, number, inheritable=number < len(low) - 1)
     # Not closerange: where it has to try each number there may be a billion of them.
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+    for name in os.listdir("/proc/self/fd"):
         if int(name) >= len(low):
             try:  # noqa: SIM105 - contextlib costs start-up time
                 os.close(int(name))

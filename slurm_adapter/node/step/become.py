@@ -49,7 +49,7 @@ def become(ready: Ready, environment: Mapping[str, str], *, log: bool = False) -
     inherited = rank.environment(without_coerced_locale(environment))
     output = open_log(plan, rank) if log else None
     if job.install_requirements:
-        from slurm_adapter.node.ranks.packages import install  # noqa: PLC0415
+        from slurm_adapter.node.ranks.packages import install
 
         install(plan, rank, inherited, output)
     _enter(ready)

@@ -40,8 +40,8 @@ class Found:
 
     def row(self, node: str) -> Row:
         """Return it as a row of a table."""
-        from slurm_adapter.network.table import row_of  # noqa: PLC0415 - only where it is shown
-        from slurm_adapter.network.topology import gpus_near  # noqa: PLC0415
+        from slurm_adapter.network.table import row_of  # only where it is shown
+        from slurm_adapter.network.topology import gpus_near
 
         ports = () if self.choice.hcas is None else self.choice.hcas.ports
         near = gpus_near(self.sysfs, list(dict.fromkeys(port.device for port in ports)))
@@ -73,7 +73,7 @@ def choose_in_step(
     ports = _rdma_ports(sysfs)
 
     def find() -> NcclVersion:
-        from slurm_adapter.node.facts.nccl import find_nccl  # noqa: PLC0415 - few nodes need it
+        from slurm_adapter.node.facts.nccl import find_nccl  # few nodes need it
 
         return find_nccl(job, job.python, environment)
 
@@ -85,7 +85,7 @@ def choose_in_step(
 def _rdma_ports(sysfs: str) -> tuple[Port, ...]:
     if not has_rdma(sysfs):
         return ()
-    from slurm_adapter.network.rdma import read_ports  # noqa: PLC0415 - few nodes need it
+    from slurm_adapter.network.rdma import read_ports  # few nodes need it
 
     return read_ports(sysfs)
 

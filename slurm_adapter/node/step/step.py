@@ -64,12 +64,12 @@ def plan_rank(job: Job, environment: Mapping[str, str], *, only_try: bool = Fals
     sized = job.with_nodes(len(step.nodes), cluster.nodes[index].gpus)
     plan = make_plan(with_exported_master(sized, environment), cluster, run)
     if job.install_requirements:
-        from slurm_adapter.node.ranks.packages import with_packages  # noqa: PLC0415
+        from slurm_adapter.node.ranks.packages import with_packages
 
         plan = with_packages(plan, index, environment, step.local_rank)
     surroundings = None
     if cluster.nodes[index].view != "off":
-        from slurm_adapter.node.view import selection  # noqa: PLC0415 - 5 ms, not needed without a view
+        from slurm_adapter.node.view import selection  # 5 ms, not needed without a view
 
         surroundings = selection.surround(plan, index, environment, only_try=only_try)
         plan = plan.with_view(surroundings.level).with_settings(index, surroundings.settings)
@@ -100,9 +100,9 @@ def derive_uuid(environment: Mapping[str, str], step_id: str) -> str:
         )
     )
     try:
-        from _sha1 import sha1  # type: ignore[import-not-found]  # noqa: PLC0415
+        from _sha1 import sha1  # type: ignore[import-not-found]
     except ImportError:
-        from hashlib import sha1  # noqa: PLC0415
+        from hashlib import sha1
     digest = bytearray(sha1(_UUID_SPACE + f"slurm-adapter/{run}".encode()).digest()[:16])  # noqa: S324
     digest[6] = digest[6] & 0x0F | 0x50
     digest[8] = digest[8] & 0x3F | 0x80
@@ -119,7 +119,7 @@ def _check_daemon(step: Step, environment: Mapping[str, str]) -> None:
     if found is None or "SLURM_HET_SIZE" in environment or not found[0].isdigit():
         return
     if found != (step.job_id, step.step_id):
-        from slurm_adapter.cluster.step_check import srun_line  # noqa: PLC0415 - only for words
+        from slurm_adapter.cluster.step_check import srun_line  # only for words
 
         raise NotAStepError(
             f"this runs under {'.'.join(found)} of Slurm, not under {step.label}, whose variables"
@@ -166,7 +166,7 @@ def _cluster(
     gpus, reason = _gpus(step, job, environment)
     nodes[index] = replace(nodes[index], gpus=gpus, gpus_reason=reason)
     if job.node_starts_ranks:
-        from slurm_adapter.node.step.per_node import with_own_ranks  # noqa: PLC0415 - seldom
+        from slurm_adapter.node.step.per_node import with_own_ranks  # seldom
 
         nodes = with_own_ranks(nodes, index, step.label, job, environment)
     own = nodes[index]
@@ -174,7 +174,7 @@ def _cluster(
         why = "what this node's own name resolves to"
         nodes = [replace(own, address=own_address(own.name), address_reason=why)]
         return Cluster(tuple(nodes), step.label), None
-    from slurm_adapter.node.step.network import choose_in_step  # noqa: PLC0415 - others have no network
+    from slurm_adapter.node.step.network import choose_in_step  # others have no network
 
     found = choose_in_step([node.name for node in nodes], index, job, environment, show=only_try)
     settings = (*own.settings, *found.choice.settings)
@@ -195,7 +195,7 @@ def _gpus(step: Step, job: Job, environment: Mapping[str, str]) -> tuple[int, st
         return visible[1], f"counted in {visible[0]}"
     if counted is not None:
         return counted[0], f"from {counted[1]}"
-    from slurm_adapter.node.facts.accelerators import count_accelerators  # noqa: PLC0415 - seldom
+    from slurm_adapter.node.facts.accelerators import count_accelerators  # seldom
 
     found = count_accelerators()
     if found:

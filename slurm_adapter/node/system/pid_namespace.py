@@ -161,7 +161,7 @@ def end_after(inner: Callable[[], int]) -> NoReturn:
     try:
         status = inner()
     except BaseException:  # noqa: BLE001 - two processes must never go on from here
-        import traceback  # noqa: PLC0415
+        import traceback
 
         traceback.print_exc()
     finally:
@@ -170,9 +170,9 @@ def end_after(inner: Callable[[], int]) -> NoReturn:
 
 def _mount_proc() -> None:
     """Show this namespace's processes; what a container has there of its own (lxcfs) stays."""
-    with open("/proc/self/mountinfo", errors="replace") as file:  # noqa: PTH123
+    with open("/proc/self/mountinfo", errors="replace") as file:
         points = [line.split()[4] for line in file]
-    over = [one for one in points if one.startswith("/proc/") and os.path.isfile(one)]  # noqa: PTH113
+    over = [one for one in points if one.startswith("/proc/") and os.path.isfile(one)]
     sources = [os.open(one, os.O_PATH | os.O_CLOEXEC) for one in over]
     calls.mount_proc("/proc")
     for one, source in zip(over, sources, strict=True):

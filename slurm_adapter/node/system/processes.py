@@ -43,7 +43,7 @@ def die_with_parent() -> None:
 def descendants(pid: int) -> list[int]:
     """Return the living descendants of a process, zombies left out."""
     children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208
+    for name in os.listdir("/proc"):
         if name.isdigit():
             parent = _living_parent(name)
             if parent is not None:
@@ -100,7 +100,7 @@ def has_children() -> bool:
 
 def _living_parent(name: str) -> int | None:
     try:
-        with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+        with open(f"/proc/{name}/stat", "rb") as file:
             # The name in brackets may hold blanks and brackets itself.
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
@@ -113,7 +113,7 @@ _descriptors_before: tuple[int, int] | None = None
 
 def raise_descriptor_limit() -> None:
     """Let this process have as many descriptors as it may: hundreds of ranks need several each."""
-    import resource  # noqa: PLC0415 - only the head needs it
+    import resource  # only the head needs it
 
     global _descriptors_before  # noqa: PLW0603 - a process has one such limit
     _descriptors_before = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -129,6 +129,6 @@ def has_raised_limit() -> bool:
 def restore_descriptor_limit() -> None:
     """Give a child the limit that this process found, before it runs its program."""
     if _descriptors_before is not None:
-        import resource  # noqa: PLC0415
+        import resource
 
         resource.setrlimit(resource.RLIMIT_NOFILE, _descriptors_before)

@@ -50,13 +50,13 @@ def resolve_all(names: Sequence[str], hosts: Mapping[str, str]) -> list[str]:
 def _ask(names: Sequence[str]) -> list[str]:
     if len(names) <= _FEW:
         return [look_up(name) for name in names]
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - 10 ms, seldom needed
+    from concurrent.futures import ThreadPoolExecutor  # 10 ms, seldom needed
 
     with ThreadPoolExecutor(_THREADS) as pool:
         found = list(pool.map(look_up, names))
     # Before Python 3.13 a thread that was joined may still be ending; a process that enters a user
     # namespace must have one thread.
-    while len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208
+    while len(os.listdir("/proc/self/task")) > 1:
         os.sched_yield()
     return found
 

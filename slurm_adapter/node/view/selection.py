@@ -69,7 +69,7 @@ def surround(
         try:
             entry = view.prepare(contents.view(level))
         except RefusedError as refused:
-            from slurm_adapter.node.view.diagnosis import explain  # noqa: PLC0415 - only for words
+            from slurm_adapter.node.view.diagnosis import explain  # only for words
 
             why, remedy = explain(refused)
         else:
@@ -106,7 +106,7 @@ def _without_namespaces(contents: Contents, why: str, remedy: str) -> Surroundin
 
 
 def _find_wrapper() -> str | None:
-    import ctypes  # noqa: PLC0415
+    import ctypes
 
     for name in _WRAPPERS:
         try:

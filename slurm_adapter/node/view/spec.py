@@ -138,7 +138,7 @@ class Contents:
         if level == "hosts":
             return View(Files(texts))
         _check_home(self.environment)
-        has_cache = os.path.isdir(CACHE)  # noqa: PTH112 - pathlib costs start-up time
+        has_cache = os.path.isdir(CACHE)
         binds = self._binds(has_cache=has_cache)
         named = _HOME_ENTRY.findall("\0".join((*self._named, *self.environment.values())))
         files = Files(

@@ -56,11 +56,11 @@ class LocalFiles:
 
     def symlink(self, target: str, path: str) -> None:
         """See `Files.symlink`."""
-        os.symlink(target, self._at(path))  # noqa: PTH211 - a Path would rewrite `./x`
+        os.symlink(target, self._at(path))  # a Path would rewrite `./x`
 
     def readlink(self, path: str) -> str:
         """See `Files.readlink`."""
-        return os.readlink(self._at(path))  # noqa: PTH115 - likewise
+        return os.readlink(self._at(path))
 
     def chmod(self, path: str, mode: int) -> None:
         """See `Files.chmod`."""

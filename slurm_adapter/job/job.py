@@ -6,8 +6,8 @@ import os
 from types import MappingProxyType
 
 from slurm_adapter.errors import BadValueError, printable
-from slurm_adapter.quoting import check_one_line, check_variable_name
 from slurm_adapter.record import record, replace
+from slurm_adapter.setting import check_one_line, check_variable_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

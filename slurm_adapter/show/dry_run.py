@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from slurm_adapter.cluster.hostlist import fold_hostlist
 from slurm_adapter.job.layout import VOLCANO, Layout, mount_point
-from slurm_adapter.node.facts.facts import HOSTS
+from slurm_adapter.network.addresses import HOSTS
 from slurm_adapter.record import as_dict
 
 if TYPE_CHECKING:

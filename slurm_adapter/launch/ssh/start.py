@@ -13,11 +13,12 @@ from slurm_adapter.contracts import wanted_view
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.launch.snapshot import moved_to
 from slurm_adapter.launch.ssh.network import choose_network
+from slurm_adapter.network.addresses import is_loopback
 from slurm_adapter.network.choose import not_known_yet
 from slurm_adapter.network.report import Report
 from slurm_adapter.network.table import row_of
 from slurm_adapter.node.agent.leftovers import RUN_VARIABLE
-from slurm_adapter.node.facts.facts import FIRST_PORT, is_loopback
+from slurm_adapter.node.facts.ports import FIRST_PORT
 from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.protocol.records import pack
 from slurm_adapter.plan import Plan, make_plan

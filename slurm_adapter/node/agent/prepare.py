@@ -9,9 +9,10 @@ import time
 from slurm_adapter.cluster.cluster import Variables
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.job.job import Boot
+from slurm_adapter.network.addresses import check_port_free, is_loopback
 from slurm_adapter.node.agent import leftovers, run_folder
 from slurm_adapter.node.agent.run_folder import RunFolder
-from slurm_adapter.node.facts import facts, ports
+from slurm_adapter.node.facts.accelerators import count_accelerators
 from slurm_adapter.node.job_files import make_folder
 from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.step.become import check_master, without_coerced_locale
@@ -48,7 +49,7 @@ class Prepared:
 
 def has_network(request: Mapping[str, Any]) -> bool:
     """Say whether the job has nodes on other machines: those of one are reached at loopback."""
-    return bool(request["several"]) and not facts.is_loopback(_reached(request))
+    return bool(request["several"]) and not is_loopback(_reached(request))
 
 
 def look(
@@ -79,17 +80,19 @@ def look(
     address = _reached(request)
     found = {
         "address": address,
-        "gpus": str(facts.count_accelerators()),
+        "gpus": str(count_accelerators()),
         "clock": repr(time.monotonic()),
         "host": os.uname().nodename,
     }
     if request["first"]:
+        from slurm_adapter.node.facts import ports  # 3 ms, others need none
+
         check_master(job, request["name"])
         if request["port"] is None:
             found["port"] = str(ports.take_free_port("" if listener is not None else address))
         else:
             port, reason = request["port"]
-            facts.check_port_free(port, reason)
+            check_port_free(port, reason)
             ports.take(port)  # others are not to find it free
     if listener is not None:
         from slurm_adapter.node.facts.network import report  # others have no network

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import time
 
 from slurm_adapter.errors import AdapterError
@@ -16,7 +17,7 @@ from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.ranks.events import Ended, Output
 from slurm_adapter.node.ranks.machine import MachineFleet
 from slurm_adapter.node.ranks.spawn import Start, make_start
-from slurm_adapter.node.system import processes, signals
+from slurm_adapter.node.system import processes, signal_forwarding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,8 +113,8 @@ class _Agent:
         self._begun = self._ending = False
         self._kill_at: float | None = None
         self._killed_at: float | None = None
-        for number in signals.STOPPING:
-            signals.handle(number, self._on_signal)
+        for number in signal_forwarding.STOP_SIGNALS:
+            signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, _: object) -> None:
         del number
@@ -206,9 +207,9 @@ class _Agent:
         if self._head_channel.lost and (self._folder is None or not self._begun):
             self._ending = True  # a detached run goes on
         if self._ending and self._kill_at is None:
-            self._fleet.send(signals.SIGTERM)
+            self._fleet.send(signal.SIGTERM)
             self._kill_at = now + self._grace_s
         if self._kill_at is not None and now >= self._kill_at:
-            self._fleet.send(signals.SIGKILL)
+            self._fleet.send(signal.SIGKILL)
             self._killed_at = self._killed_at or now
             self._kill_at = now + _AGAIN_S

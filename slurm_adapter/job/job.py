@@ -268,14 +268,6 @@ class Job:
                     f"Set it before, or give its value: --env {name}=VALUE.",
                 )
 
-    def without(self, names: Iterable[str]) -> Job:
-        """Return this job without variables that something else has taken account of."""
-        taken = set(names)
-        if not taken.intersection((*self.env, *self.keep)):
-            return self
-        env = {name: value for name, value in self.env.items() if name not in taken}
-        return replace(self, env=env, keep=tuple(name for name in self.keep if name not in taken))
-
     def with_nodes(self, nodes: int, gpus_per_node: int | None) -> Job:
         """Return this job sized as the step it finds itself in."""
         return replace(self, nodes=nodes, gpus_per_node=gpus_per_node)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from slurm_adapter.job.component import Part
+    from slurm_adapter.job.component import HetComponent
 
 CONTRACTS = ("modelarts", "torchrun", "env")
 DELIVERIES = ("option", "variable")
@@ -97,14 +97,14 @@ class Job:
     nodes: int = 1
     gpus_per_node: int | None = None
     """None: whatever the node turns out to have."""
-    gpus_by_part: tuple[int, ...] = ()
+    gpus_by_component: tuple[int, ...] = ()
     """Inside a step of a heterogeneous job: the same for the nodes of each of its components."""
     accelerator: str = "gpu"
     """`gpu` or `npu`: what Slurm calls the cards."""
     cpus_per_task: int | None = None
     memory_mib: int | None = None
     """Memory for each node, in MiB."""
-    parts: tuple[Part, ...] = ()
+    components: tuple[HetComponent, ...] = ()
     """Further nodes of other kinds; what is said above is for the first `nodes`."""
     contract: str = "modelarts"
     elastic: tuple[int, int] | None = None
@@ -208,8 +208,8 @@ class Job:
 
     @property
     def all_nodes(self) -> int:
-        """How many nodes there are in all parts."""
-        return self.nodes + sum(part.nodes for part in self.parts)
+        """How many nodes there are in all components."""
+        return self.nodes + sum(one.nodes for one in self.components)
 
     @property
     def node_starts_ranks(self) -> bool:
@@ -355,10 +355,10 @@ def _check_contract(job: Job) -> None:
             f"the ranks cannot be started again {job.max_restarts} times",
             "Give 0 or more, as in --max-restarts 3.",
         )
-    if job.parts:
-        from slurm_adapter.job.component import check_parts
+    if job.components:
+        from slurm_adapter.job.component import check_components
 
-        check_parts(job.parts, job.nodes, job.contract, job.elastic)
+        check_components(job.components, job.nodes, job.contract, job.elastic)
 
 
 def _check_strings(values: Iterable[str]) -> None:

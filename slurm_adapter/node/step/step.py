@@ -192,8 +192,10 @@ def _cluster(
 
 def _gpus(step: Step, job: Job, environment: Mapping[str, str]) -> tuple[int, str]:
     """Return the GPUs this node's ranks may use, and what said so."""
-    if job.gpus_by_part:
-        return _gpus_of_part(step, job.gpus_by_part, environment), "given by --gpus-per-node"
+    if job.gpus_by_component:
+        return _gpus_of_component(
+            step, job.gpus_by_component, environment
+        ), "given by --gpus-per-node"
     if job.gpus_per_node is not None:
         return job.gpus_per_node, "given by --gpus-per-node"
     visible, counted = visible_devices(environment), gpu_count(environment)
@@ -209,7 +211,7 @@ def _gpus(step: Step, job: Job, environment: Mapping[str, str]) -> tuple[int, st
     return 0, "no GPUs in the step, none on this node"
 
 
-def _gpus_of_part(step: Step, by_part: tuple[int, ...], environment: Mapping[str, str]) -> int:
+def _gpus_of_component(step: Step, by_part: tuple[int, ...], environment: Mapping[str, str]) -> int:
     """Return what `--gpus-per-node N,N` says of this node's component."""
     size = int(environment["SLURM_HET_SIZE"]) if step.components else 1
     if len(by_part) != size:

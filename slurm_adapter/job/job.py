@@ -6,7 +6,7 @@ import os
 from types import MappingProxyType
 
 from slurm_adapter.errors import BadValueError, printable
-from slurm_adapter.record import record, replace
+from slurm_adapter.record import checked_record, replace
 from slurm_adapter.setting import check_one_line, check_variable_name
 
 TYPE_CHECKING = False
@@ -31,7 +31,7 @@ LONGEST_STRING = 131_072
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
-@record
+@checked_record
 class Boot:
     """A Python file, run by the job's interpreter with what the contract appends."""
 
@@ -39,14 +39,14 @@ class Boot:
     """Absolute; inside the job's code directory."""
 
 
-@record
+@checked_record
 class Command:
     """A boot command as on ModelArts custom images: text for `/bin/sh -c`, nothing appended."""
 
     text: str
 
 
-@record
+@checked_record
 class Argv:
     """A command given word by word (`exec -- COMMAND...`), nothing appended."""
 
@@ -56,7 +56,7 @@ class Argv:
 Program = Boot | Command | Argv
 
 
-@record
+@checked_record
 class Channel:
     """A named input or output: `data_url` and the local path that the script gets for it."""
 
@@ -64,7 +64,7 @@ class Channel:
     path: str
 
 
-@record
+@checked_record
 class Container:
     """The image in which a job's ranks run, and how they get into it."""
 
@@ -78,7 +78,7 @@ class Container:
     """Further options of the runtime, a word each."""
 
 
-@record
+@checked_record
 class Job:
     """What to run and what it needs.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from slurm_adapter import Boot, Cluster, Job, Node, HetComponent, Run, make_plan
+from slurm_adapter import Boot, Cluster, HetComponent, Job, Node, Run, make_plan
 from slurm_adapter.cli.commands import build_app
 from slurm_adapter.cli.options import COMMON
 from slurm_adapter.job.job import Channel, Container

@@ -6,8 +6,8 @@ import os
 from types import MappingProxyType
 
 from slurm_adapter.errors import BadValueError, printable
-from slurm_adapter.quoting import check_one_line, check_variable_name
 from slurm_adapter.record import checked_record, replace
+from slurm_adapter.setting import check_one_line, check_variable_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -267,14 +267,6 @@ class Job:
                     f"--env {name} takes over a variable that is not set",
                     f"Set it before, or give its value: --env {name}=VALUE.",
                 )
-
-    def without(self, names: Iterable[str]) -> Job:
-        """Return this job without variables that something else has taken account of."""
-        taken = set(names)
-        if not taken.intersection((*self.env, *self.keep)):
-            return self
-        env = {name: value for name, value in self.env.items() if name not in taken}
-        return replace(self, env=env, keep=tuple(name for name in self.keep if name not in taken))
 
     def with_nodes(self, nodes: int, gpus_per_node: int | None) -> Job:
         """Return this job sized as the step it finds itself in."""

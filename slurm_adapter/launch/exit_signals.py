@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from slurm_adapter.errors import AdapterError
 from slurm_adapter.node.ranks.subreaper import run_guarded
-from slurm_adapter.node.ranks.supervise import heeded_signals
 from slurm_adapter.node.system import signal_forwarding
 from slurm_adapter.output import complain
 
@@ -35,7 +34,7 @@ def exiting_when_stopped(
     def leave(number: int, _: object) -> NoReturn:
         raise SystemExit(128 + number)
 
-    heeded = [number for number in heeded_signals(*more) if number not in but]
+    heeded = [number for number in signal_forwarding.heeded_signals(*more) if number not in but]
     before = {number: signal_forwarding.listen(number, leave) for number in heeded}
     try:
         yield

@@ -94,7 +94,7 @@ def _start(request: LocalRequest, observer: Observer, folder: str | None) -> int
         for warning in (*run.warnings, *boot_warnings(run.plan)):
             observer.warn(warning)
         observer.planned(run.plan)
-        make_referenced_directories(run.plan.job, run.plan.first_rank.told)
+        make_referenced_directories(run.plan.job, run.plan.first_rank.referenced_directories)
         make_folder(job.log_folder, job.folder)
         install_packages(run.plan, os.environ)
         return _run(run, request.grace_s, observer, list(_keepers(run.plan, folder, stack)))

@@ -8,10 +8,10 @@ from slurm_adapter.launch.rank_logs import RankLogs
 from slurm_adapter.launch.records import End
 from slurm_adapter.node.ranks.supervise import (
     STOP_DETACHED,
-    STOP_SIGNALS,
     LeftError,
     Supervisor,
 )
+from slurm_adapter.node.system.signal_forwarding import STOP_SIGNALS
 
 if TYPE_CHECKING:
     from slurm_adapter.launch.observer import NodeState, Observer

@@ -14,7 +14,7 @@ from slurm_adapter.launch.boot_files import boot_warnings
 from slurm_adapter.launch.records import NOT_STARTED, End, SshHost, SshRecord
 from slurm_adapter.launch.ssh.fleet import AgentFleet, Timing
 from slurm_adapter.launch.ssh.monitor import Monitor
-from slurm_adapter.launch.ssh.start import look_around, moved_to_hosts, new_run, start
+from slurm_adapter.launch.ssh.start import look_around, moved_to_hosts, new_run, settle, start
 from slurm_adapter.launch.store import Store
 from slurm_adapter.node.system.identity import identity
 from slurm_adapter.record import replace
@@ -69,7 +69,8 @@ class SshRun:
             The plan for what was found, and how each host reaches the others.
         """
         try:
-            return self._look(self._job, code_is_there=not self._request.sync)
+            plan, network = self._look(self._job, code_is_there=not self._request.sync)
+            return settle(plan, self._fleet, only_try=True), network
         finally:
             self._fleet.end_all()
 

@@ -11,7 +11,7 @@ from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import VISIBLE_DEVICES, device_list
 from slurm_adapter.contracts import contract_of, wanted_view
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
-from slurm_adapter.job.job import VIEWS
+from slurm_adapter.job.options import VIEWS
 from slurm_adapter.node.facts import facts, ports
 from slurm_adapter.node.ranks.machine import MachineFleet
 from slurm_adapter.node.ranks.packages import install, with_packages

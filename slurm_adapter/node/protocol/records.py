@@ -10,6 +10,7 @@ import marshal
 
 from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.job.job import Argv, Boot, Channel, Command, Job
+from slurm_adapter.job.options import JobOptions
 from slurm_adapter.record import changed_fields
 from slurm_adapter.setting import Setting
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _RECORDS: dict[str, Any] = {
-    one.__name__: one for one in (Argv, Boot, Channel, Cluster, Command, Job, Node, Run, Setting)
+    one.__name__: one
+    for one in (Argv, Boot, Channel, Cluster, Command, Job, JobOptions, Node, Run, Setting)
 }
 _SIMPLE = frozenset({str, int, float, bool, bytes, type(None)})
 # The newest form that every supported Python reads.

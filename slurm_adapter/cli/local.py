@@ -48,7 +48,7 @@ def _start(job: Job, options: RunOptions) -> int:
         stack.callback(run.close)
         if not options.quiet:
             warn((*run.warnings, *boot_warnings(run.plan)))
-        make_referenced_directories(run.plan.job, run.plan.first_rank.told)
+        make_referenced_directories(run.plan.job, run.plan.first_rank.referenced_directories)
         make_folder(job.log_folder, job.folder)
         install_packages(run.plan, os.environ)
         return _run(run, _logs(run.plan, stack), options)

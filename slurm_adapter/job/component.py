@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.record import record
+from slurm_adapter.record import checked_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ _MOST_NODES = 100_000
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
-@record
+@checked_record
 class HetComponent:
     """Nodes that are alike, beside the first ones of a job: a component of a heterogeneous job."""
 

@@ -14,8 +14,8 @@ from slurm_adapter.job.options import (
     VIEWS,
     JobOptions,
 )
-from slurm_adapter.quoting import check_one_line, check_variable_name
-from slurm_adapter.record import record, replace
+from slurm_adapter.record import checked_record, replace
+from slurm_adapter.setting import check_one_line, check_variable_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ LONGEST_STRING = 131_072
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
-@record
+@checked_record
 class Boot:
     """A Python file, run by the job's interpreter with what the contract appends."""
 
@@ -42,14 +42,14 @@ class Boot:
     """Absolute; inside the job's code directory."""
 
 
-@record
+@checked_record
 class Command:
     """A boot command as on ModelArts custom images: text for `/bin/sh -c`, nothing appended."""
 
     text: str
 
 
-@record
+@checked_record
 class Argv:
     """A command given word by word (`exec -- COMMAND...`), nothing appended."""
 
@@ -59,7 +59,7 @@ class Argv:
 Program = Boot | Command | Argv
 
 
-@record
+@checked_record
 class Channel:
     """A named input or output: `data_url` and the local path that the script gets for it."""
 
@@ -67,7 +67,7 @@ class Channel:
     path: str
 
 
-@record
+@checked_record
 class Container:
     """The image in which a job's ranks run, and how they get into it."""
 
@@ -81,7 +81,7 @@ class Container:
     """Further options of the runtime, a word each."""
 
 
-@record
+@checked_record
 class Job:
     """What to run and what it needs.
 
@@ -277,14 +277,6 @@ class Job:
         """Return what an option would say to make this job what it is."""
         field = field_of(option)
         return getattr(self, field) if field else getattr(self.options, option.name)
-
-    def without(self, names: Iterable[str]) -> Job:
-        """Return this job without variables that something else has taken account of."""
-        taken = set(names)
-        if not taken.intersection((*self.env, *self.keep)):
-            return self
-        env = {name: value for name, value in self.env.items() if name not in taken}
-        return replace(self, env=env, keep=tuple(name for name in self.keep if name not in taken))
 
     def with_nodes(self, nodes: int, gpus_per_node: int | None) -> Job:
         """Return this job sized as the step it finds itself in."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from slurm_adapter.cluster.hostlist import fold_hostlist
 from slurm_adapter.job.layout import VOLCANO, Layout, mount_point
-from slurm_adapter.node.facts.facts import HOSTS
+from slurm_adapter.network.addresses import HOSTS
 from slurm_adapter.record import as_dict
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from slurm_adapter.launch.script.sbatch import Script
     from slurm_adapter.network.table import Row
     from slurm_adapter.plan import Plan, RankPlan
+    from slurm_adapter.setting import Setting
 
 SCHEMA = 1
 # Beyond this many nodes (or ranks on a node) the first ones and the last stand for all.
@@ -138,6 +139,11 @@ def node_line(plan: Plan, index: int) -> str:
     if node.gpus is not None:
         parts.append(_gpus(node.gpus))
     return "  ".join(parts)
+
+
+def reason_of(setting: Setting) -> str:
+    """Return why a variable has its value, and what only its node can put in."""
+    return setting.reason if setting.hole is None else f"{setting.reason}; {setting.hole.why}"
 
 
 def started_line(plan: Plan, rank: RankPlan) -> str:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job.options import CONTAINER_RUNTIMES
 from slurm_adapter.node.step.container import PREFIX
-from slurm_adapter.quoting import check_one_line, copy_line
+from slurm_adapter.quoting import copy_line
+from slurm_adapter.setting import check_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

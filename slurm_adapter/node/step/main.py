@@ -13,8 +13,6 @@ from slurm_adapter.errors import AdapterError, BadValueError, NotAStepError
 from slurm_adapter.job.options import ENV_FORMATS
 from slurm_adapter.node.job_files import working_directory
 from slurm_adapter.node.step.options import read_words, step_job, step_options
-from slurm_adapter.output import complain, write_stdout
-from slurm_adapter.quoting import shell_words
 from slurm_adapter.setting import MASK, is_secret
 
 TYPE_CHECKING = False
@@ -40,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except AdapterError as error:
+        from slurm_adapter.output import complain
+
         return complain(error)
 
 
@@ -56,10 +56,14 @@ def _run(words: list[str]) -> int:
         )
     ours, command = _split(ours)
     if {"-h", "--help"} & set(ours):
+        from slurm_adapter.output import write_stdout
+
         write_stdout(_help(action))
         return 0
     options, own, strays = read_words(action, ours)
     if strays:
+        from slurm_adapter.quoting import shell_words  # only for words
+
         raise BadValueError(
             f"{strays[0]!r} is no option of slurm-adapter {action}",
             "A command, or a script's own arguments, stand after --: slurm-adapter"
@@ -91,6 +95,7 @@ def _run(words: list[str]) -> int:
 
 def _show(ready: Ready, environment: Mapping[str, str], form: str) -> int:
     from slurm_adapter.node.step.environment import render
+    from slurm_adapter.output import write_stdout
 
     rank = ready.rank
     if form != ENV_FORMATS[0]:  # for a shell or a program, which stays outside the view
@@ -147,6 +152,8 @@ def _help(action: str) -> str:
 
 def _srun_line(remedy: str, job: Job, words: list[str]) -> str:
     """Return the very command that was typed, with srun before it (SL-07)."""
+    from slurm_adapter.quoting import shell_words  # only for words
+
     srun = remedy.partition(" slurm-adapter")[0]
     # Tasks for all GPUs: as many as the job asked for.
     if contract_of(job).per_gpu and not job.node_starts_ranks and "--het-group" not in srun:

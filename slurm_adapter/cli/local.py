@@ -1,12 +1,12 @@
-"""`slurm-adapter local`: start the job here, N nodes pretended."""
+"""`slurm-adapter local`: start the job here, N nodes simulated."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from slurm_adapter.cli.report import check_format, print_dry_run
-from slurm_adapter.cli.request import job_from_layers, settings_of
+from slurm_adapter.cli.request import job_from_layers
 from slurm_adapter.launch import local_job
 from slurm_adapter.launch.boot_files import boot_warnings
 from slurm_adapter.launch.local import prepare_local
@@ -16,16 +16,18 @@ from slurm_adapter.show.dry_run import DryRun, made_on_nodes
 from slurm_adapter.show.observers import LocalObserver
 
 if TYPE_CHECKING:
+    from slurm_adapter.cli.options import Given
     from slurm_adapter.job.job import Job
+    from slurm_adapter.job.options import RunOptions
 
 
-def run_local(common: dict[str, Any], *, grace_s: float) -> int:
+def run_local(given: Given, run: RunOptions) -> int:
     """Start the job here and return its exit status."""
-    check_format(common["format"])
-    request = LocalRequest(job_from_layers(settings_of(common), common["job"]), grace_s)
-    if common["dry_run"]:
-        return _dry_run(request.job, common["format"])
-    observer = LocalObserver(quiet=common["quiet"], verbose=common["verbose"])
+    check_format(run.format)
+    request = LocalRequest(job_from_layers(given), run.grace_s)
+    if run.dry_run:
+        return _dry_run(request.job, run.format)
+    observer = LocalObserver(quiet=run.quiet, verbose=run.verbose)
     return local_job.run_local(request, observer)
 
 

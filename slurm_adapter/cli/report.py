@@ -6,8 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from slurm_adapter.cli.options import FORMATS
 from slurm_adapter.errors import BadValueError
+from slurm_adapter.job.options import DRY_RUN_FORMATS
 from slurm_adapter.launch.boot_files import boot_warnings
 from slurm_adapter.output import write_stdout
 from slurm_adapter.show.dry_run import DryRun, made_on_nodes
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 def check_format(form: str) -> None:
     """Refuse a dry run in a form that does not exist."""
-    if form not in FORMATS:
-        raise BadValueError(f"there is no format {form!r}", f"Choose one of: {', '.join(FORMATS)}.")
+    if form not in DRY_RUN_FORMATS:
+        raise BadValueError(
+            f"there is no format {form!r}", f"Choose one of: {', '.join(DRY_RUN_FORMATS)}."
+        )
 
 
 def print_dry_run(dry_run: DryRun, form: str) -> None:

@@ -6,11 +6,10 @@ import os
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from slurm_adapter.cli.rebase import settings_at_login_host
 from slurm_adapter.cli.report import check_format, print_dry_run
-from slurm_adapter.cli.request import job_from_settings, settings_from_layers, settings_of
+from slurm_adapter.cli.request import job_from_options, options_from_layers
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.launch.batch import login_job
 from slurm_adapter.launch.batch.submit import PreparedJob, make_request
@@ -22,95 +21,64 @@ from slurm_adapter.show.messages import say
 from slurm_adapter.show.observers import MessageObserver
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from slurm_adapter.cli.options import Given
+    from slurm_adapter.job.options import RunOptions, SbatchOptions
     from slurm_adapter.launch.batch.request import SubmitRequest
     from slurm_adapter.launch.observer import Observer
     from slurm_adapter.launch.slurm import Submission
 
 
-def run_sbatch(
-    common: dict[str, Any],
-    *,
-    options: list[str],
-    script_file: str | None,
-    parsable: bool,
-    preview_nodes: str | None,
-    snapshot: bool,
-    probe: bool,
-    stay: str,
-    own: Mapping[str, Any],
-) -> int:
-    """Write the script, submit it, and return the exit status.
-
-    `stay` is `follow` or `wait` where the command stays until the job has ended; `own` are the
-    options that are keys of a job file, too.
-    """
-    check_format(common["format"])
-    _check_probe(probe=probe, dry_run=common["dry_run"])
-    request = _request(
-        common,
-        options,
-        own,
-        snapshot=snapshot,
-        connect=probe or not common["dry_run"],
-        only_write=script_file is not None,
-    )
-    observer = MessageObserver(quiet=common["quiet"], verbose=common["verbose"])
+def run_sbatch(given: Given, run: RunOptions, own: SbatchOptions) -> int:
+    """Write the script, submit it, and return the exit status."""
+    check_format(run.format)
+    _check_probe(run)
+    request = _request(given, run, own)
+    observer = MessageObserver(quiet=run.quiet, verbose=run.verbose)
     with closing(request):
-        if script_file is None:
+        if own.script is None:
             request.job.check_kept(os.environ)
-        prepared = PreparedJob.of(request, preview_nodes)
-        if common["dry_run"]:
-            print_dry_run(_dry_run(prepared), common["format"])
+        prepared = PreparedJob.of(request, own.preview_nodes)
+        if run.dry_run:
+            print_dry_run(_dry_run(prepared), run.format)
             return 0
-        if script_file is not None:
+        if own.script is not None:
             prepared.warn(observer)
             prepared.upload(observer)
-            return _only_write(prepared, script_file, observer)
+            return _only_write(prepared, own.script, observer)
         job, submission = prepared.submit(observer)
         with job:
             sys.stderr.write(submission.said)
             sys.stderr.flush()
-            write_stdout(f"{submission.job_id if parsable else submission.line}\n")
+            write_stdout(f"{submission.job_id if own.parsable else submission.line}\n")
             _tell(prepared, submission, observer)
-            if not stay:
+            if not (own.follow or own.wait):
                 return submission.status
             from slurm_adapter.cli.jobs import follow  # most do not stay
 
-            return follow(job, output=stay == "follow")
+            return follow(job, output=own.follow)
 
 
-def _request(
-    common: dict[str, Any],
-    options: list[str],
-    own: Mapping[str, Any],
-    *,
-    snapshot: bool,
-    connect: bool,
-    only_write: bool,
-) -> SubmitRequest:
+def _request(given: Given, run: RunOptions, own: SbatchOptions) -> SubmitRequest:
     """Return what to submit where."""
-    settings = settings_from_layers(settings_of(common, options, own), common["job"])
-    if not settings.login:
-        job = job_from_settings(settings, working_directory())
-        return make_request(job, say, snapshot=snapshot)
-    if only_write:
+    said = options_from_layers(given)
+    if not said.login:
+        job = job_from_options(said, working_directory())
+        return make_request(job, say, snapshot=own.snapshot)
+    if own.script is not None:
         raise BadValueError(
             "--script writes a script here, and with --login its code would not be there",
             "Leave one of them out; --dry-run shows the script.",
         )
-    login = settings.login
-    settings = settings_at_login_host(common, options, own)
-    job = job_from_settings(settings, working_directory())
-    if settings.job_folder is None:
+    there = options_from_layers(given, at_login=True)
+    job = job_from_options(there, working_directory())
+    if there.job_folder is None:
         job = login_job.with_default_folder(job)
-    return make_request(job, say, login=login, connect=connect)
+    return make_request(job, say, login=said.login, connect=run.probe or not run.dry_run)
 
 
-def _check_probe(*, probe: bool, dry_run: bool) -> None:
+def _check_probe(run: RunOptions) -> None:
     """Refuse a look around that would start the job."""
-    if probe and not dry_run:
+    if run.probe and not run.dry_run:
         raise BadValueError(
             "--probe looks around for a dry run, and would start the job without one",
             "Give --dry-run with it, or leave it out.",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from slurm_adapter.cli.hosts import choose_nodes
 from slurm_adapter.cli.report import check_format, show_ssh_dry_run
-from slurm_adapter.cli.request import job_from_settings, settings_from_layers, settings_of
+from slurm_adapter.cli.request import files_of, job_from_options, options_from_layers
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.launch.exit_signals import exiting_when_stopped
 from slurm_adapter.launch.head import HeadEndedError
@@ -20,42 +19,28 @@ from slurm_adapter.launch.ssh.start import dry_plan, moved_to_hosts
 from slurm_adapter.node.job_files import working_directory
 from slurm_adapter.node.system.processes import raise_descriptor_limit
 from slurm_adapter.output import write_stdout
+from slurm_adapter.record import replace
 from slurm_adapter.show.observers import HostsObserver, MessageObserver
 
 if TYPE_CHECKING:
+    from slurm_adapter.cli.options import Given
+    from slurm_adapter.job.options import RunOptions, SshOptions
     from slurm_adapter.launch.observer import Observer
 
 
-@dataclass(frozen=True)
-class SshOptions:
-    """What `ssh` has beside the common options."""
-
-    hosts: list[str] | None
-    hosts_file: str | None
-    exclude: list[str] | None
-    min_nodes: int | None
-    grace_s: float
-    link_s: float
-    connect_s: float
-    logs: str
-    sync: bool
-    detach: bool
-    probe: bool
-
-
-def run_ssh(common: dict[str, Any], options: SshOptions) -> int:
+def run_ssh(given: Given, run: RunOptions, own: SshOptions) -> int:
     """Start the job on its hosts and return its exit status."""
-    check_format(common["format"])
-    _check(options, dry_run=common["dry_run"])
-    request = _request(common, options)
+    check_format(run.format)
+    _check(run, own)
+    request = _request(given, run, own)
     raise_descriptor_limit()
-    if common["dry_run"]:
-        return _dry_run(request, options, common["format"], quiet=common["quiet"])
-    said = {"quiet": common["quiet"], "verbose": common["verbose"]}
-    if options.detach:
-        return _detached(request, MessageObserver(**said))
+    if run.dry_run:
+        return _dry_run(request, run)
+    if own.detach:
+        return _detached(request, MessageObserver(quiet=run.quiet, verbose=run.verbose))
+    observer = HostsObserver(own.logs, quiet=run.quiet, verbose=run.verbose)
     with exiting_when_stopped():
-        return SshRun(request, HostsObserver(options.logs, **said), heed_signals=True).run()
+        return SshRun(request, observer, heed_signals=True).run()
 
 
 def _detached(request: SshRequest, observer: Observer) -> int:
@@ -69,46 +54,43 @@ def _detached(request: SshRequest, observer: Observer) -> int:
     return 0
 
 
-def _dry_run(request: SshRequest, options: SshOptions, form: str, *, quiet: bool) -> int:
-    if not options.probe:
+def _dry_run(request: SshRequest, run: RunOptions) -> int:
+    if not run.probe:
         job = moved_to_hosts(request.job) if request.sync else request.job
-        show_ssh_dry_run(dry_plan(job, request.nodes, os.environ), form)
+        show_ssh_dry_run(dry_plan(job, request.nodes, os.environ), run.format)
         return 0
     with exiting_when_stopped():
-        plan, network = SshRun(request, MessageObserver(quiet=quiet)).look()
-    show_ssh_dry_run(plan, form, network)
+        plan, network = SshRun(request, MessageObserver(quiet=run.quiet)).look()
+    show_ssh_dry_run(plan, run.format, network)
     return 0
 
 
-def _check(options: SshOptions, *, dry_run: bool) -> None:
-    if options.detach and options.logs != "all":
+def _check(run: RunOptions, own: SshOptions) -> None:
+    if own.detach and own.logs != "all":
         raise BadValueError(
-            f"--logs {options.logs} says what is shown here, and with --detach nothing is",
+            f"--logs {own.logs} says what is shown here, and with --detach nothing is",
             "Leave it out; slurm-adapter logs JOB shows the output.",
         )
-    if options.probe and not dry_run:
+    if run.probe and not run.dry_run:
         raise BadValueError(
             "--probe looks at the hosts for a dry run, and would start the job without one",
             "Give --dry-run with it, or leave it out.",
         )
 
 
-def _request(common: dict[str, Any], options: SshOptions) -> SshRequest:
+def _request(given: Given, run: RunOptions, own: SshOptions) -> SshRequest:
     """Return what to run, on the hosts in rank order."""
-    settings = settings_from_layers(settings_of(common), common["job"])
-    cluster = choose_nodes(
-        options.hosts, options.hosts_file, options.exclude, settings.nodes, settings.ssh
-    )
+    said = options_from_layers(given)
+    cluster = choose_nodes(given, files_of(given), said.nodes)
     count = len(cluster.nodes)
-    settings = settings.model_copy(update={"nodes": count})
-    job = job_from_settings(settings, working_directory())
+    job = job_from_options(replace(said, nodes=count), working_directory())
     return SshRequest(
-        job_for_hosts(job, count, os.environ, own_python=settings.python is None),
-        tuple(cluster.nodes),
-        options.grace_s,
-        options.link_s,
-        options.connect_s,
-        options.min_nodes,
-        options.sync,
-        options.detach,
+        job_for_hosts(job, count, os.environ, own_python=said.python is None),
+        cluster.nodes,
+        run.grace_s,
+        own.link_s,
+        own.connect_s,
+        own.min_nodes,
+        own.sync,
+        own.detach,
     )

@@ -145,7 +145,7 @@ def _rank_file(folder: str) -> Callable[[int], Path]:
 def launch_local(
     job: Job, *, grace_s: float = GRACE_S, observer: Observer | None = None
 ) -> JobHandle:
-    """Start a job on this machine, N nodes pretended; return when all its ranks run.
+    """Start a job on this machine, N nodes simulated; return when all its ranks run.
 
     The job ends with this process. What its ranks write is kept as long as the handle.
 

@@ -20,7 +20,7 @@ _SHORTEST_LINK_S = 0.2
 
 @dataclass(frozen=True)
 class LocalRequest:
-    """A job to be started here, N nodes pretended."""
+    """A job to be started here, N nodes simulated."""
 
     job: Job
     grace_s: float = GRACE_S

@@ -63,22 +63,18 @@ class Head:
         self._observer = observer
 
     def begun(self) -> str:
-        """Wait until all ranks run; return the job's id.
+        """Wait until all ranks run; return the job's id, or of one here how many ranks it has.
 
         Raises:
             AdapterError: the job could not be started.
         """
         try:
             return self._until_begun()
-        except AdapterError:
-            self._process.wait()
-            raise
-        except KeyboardInterrupt:  # the head has it too, and ends in order
-            self._process.wait()
-            raise
-        except BaseException:
-            self._process.terminate()
-            self._process.wait()
+        except BaseException as error:
+            # Of Ctrl-C at the terminal the head of a job over SSH knows itself.
+            if not isinstance(error, (AdapterError, KeyboardInterrupt)):
+                self._process.terminate()
+            self.leave()
             raise
 
     def _until_begun(self) -> str:
@@ -101,7 +97,7 @@ class Head:
         self._channel.shutdown(socket.SHUT_WR)
 
     def leave(self) -> None:
-        """Let go of one that goes on by itself; what stands between it and us ends now."""
+        """Let go of it; what stands between a head that goes on and us ends now."""
         self._messages.close()
         self._channel.close()
         self._process.wait()

@@ -222,7 +222,7 @@ class TestAJobHere:
         with launch_local(replace(job, program=Command("exit 3"), nodes=1)) as handle:
             assert handle.wait() == 3
             assert handle.state().word == "failed"
-            assert handle.state().detail == "worker 0 failed first: exit status 3"
+            assert handle.state().detail == "rank 0 failed first: exit status 3"
 
     def test_is_stopped(self, job: Job) -> None:
         with launch_local(replace(job, args=("--epochs", "1000"))) as handle:

@@ -146,7 +146,7 @@ class Job:
     on_timeout: str | None = None
     """`requeue:N`: how many more jobs may go on where one runs into its limit."""
     network: Mapping[str, Any] = _EMPTY
-    """What the user and the site say of the network, as `network.hints` checks it."""
+    """What the user and the site say of the network, as `network.overrides` checks it."""
     slurm: Mapping[str, str | None] = _EMPTY
     """Long sbatch options by name; None for a flag without a value."""
     gpu_option: str = "gpus-per-node"

@@ -1,7 +1,8 @@
-"""A planned value together with the reason for it: what every plan is made of."""
+"""A planned value together with the reason for it, what every plan is made of; and its name."""
 
 from __future__ import annotations
 
+from slurm_adapter.errors import BadValueError
 from slurm_adapter.record import record
 
 TYPE_CHECKING = False
@@ -10,6 +11,9 @@ if TYPE_CHECKING:
 
 SECRET_WORDS = ("TOKEN", "KEY", "SECRET", "PASSWORD")
 MASK = "********"
+_NAME_START = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
+NAME_CHARACTERS = _NAME_START | frozenset("0123456789")
+"""What the name of a variable may consist of, where a shell is to hold it."""
 
 
 @record
@@ -115,3 +119,28 @@ def is_secret(name: str) -> bool:
     """Say whether a variable of this name is masked wherever it is printed."""
     upper = name.upper()
     return any(word in upper for word in SECRET_WORDS)
+
+
+def is_variable_name(name: str) -> bool:
+    """Say whether a shell can hold a variable of this name: letters, digits, `_`, ASCII only."""
+    return bool(name) and name[0] in _NAME_START and NAME_CHARACTERS.issuperset(name)
+
+
+def check_variable_name(name: str) -> str:
+    """Return the name, or raise `BadValueError` (SB-03: `BAD-NAME` is refused)."""
+    if not is_variable_name(name):
+        raise BadValueError(
+            f"{name!r} cannot be the name of an environment variable",
+            "Use letters, digits and _, not starting with a digit, as in --env MY_NAME=value.",
+        )
+    return name
+
+
+def check_one_line(what: str, value: str) -> str:
+    """Return the value, or raise `BadValueError` where it holds a line break or control byte."""
+    if any(ord(character) < ord(" ") or character == "\x7f" for character in value):
+        raise BadValueError(
+            f"{what} holds a line break or another control character: {value!r}",
+            "Write it on one line.",
+        )
+    return value

@@ -12,6 +12,7 @@ import pytest
 
 import slurm_adapter
 from testbed import JobEnd, SlurmCluster, SshHosts, no_ssh, unavailable
+from testbed.waiting import LONG_S
 
 PROJECT = Path(__file__).parents[1]
 ADAPTER = Path(sys.executable).with_name("slurm-adapter")
@@ -63,6 +64,12 @@ def _why_no_view() -> str:
             check=False,
         )
     return tried.stderr.partition("\n")[0] if tried.returncode else ""
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an attempt to connect take its time also where none is to follow."""
+    monkeypatch.setattr("slurm_adapter.remote.transport.connect_all._SHORTEST_S", LONG_S)
 
 
 @pytest.fixture(scope="session")

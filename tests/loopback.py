@@ -20,6 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+from testbed.waiting import LONG_S, until
+
 _SSHD = "/usr/sbin/sshd"
 _OPTIONS = {
     "UsePAM": "no",
@@ -69,9 +71,10 @@ class LoopbackSshd:
     port: int
     process: "subprocess.Popen[str]"
     log: list[str] = field(default_factory=list)
-    """What the server has said so far, a line each."""
+    """What the server has said so far, a line each; all of it once it was stopped."""
     news: threading.Condition = field(default_factory=threading.Condition)
-    """Notified with each new line of `log`, and when the server has ended."""
+    """Notified with each new line of `log`."""
+    _reader: threading.Thread | None = None
 
     @classmethod
     @contextlib.contextmanager
@@ -99,22 +102,26 @@ class LoopbackSshd:
             keys = [make_key(folder / f"host_{kind}", kind) for kind in host_keys]
             words = _words(folder, keys, listen, options)
             server = cls(folder, *_listening(words, _password_lines(folder, password)))
-            reader = threading.Thread(target=server._read_log, daemon=True)
-            reader.start()
-            server.known_hosts.write_text(
-                "".join(f"[127.0.0.*]:{server.port} {public_part(key)}\n" for key in keys)
-            )
-            server.write_config()
+            server._reader = threading.Thread(target=server._read_log, daemon=True)
+            server._reader.start()
             try:
+                server.known_hosts.write_text(
+                    "".join(f"[127.0.0.*]:{server.port} {public_part(key)}\n" for key in keys)
+                )
+                server.write_config()
                 yield server
             finally:
                 server.stop()
-                reader.join(10)
 
     @property
     def config(self) -> Path:
         """The ssh config file that leads here."""
         return self.folder / "config"
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens, for a socket."""
+        return "127.0.0.1", self.port
 
     @property
     def known_hosts(self) -> Path:
@@ -138,26 +145,43 @@ class LoopbackSshd:
             "GlobalKnownHostsFile": "/dev/null",
             "StrictHostKeyChecking": "yes",
             "BatchMode": "yes",
+            "ConnectTimeout": f"{LONG_S:.0f}",
         }
         block = "".join(f"    {key} {value}\n" for key, value in (standard | settings).items())
         self.config.write_text(f"{before}\nHost *\n{block}{after}\n")
         return self.config
 
     def stop(self) -> None:
-        """End the server and the connections it still serves, nothing else."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.process.pid, signal.SIGSTOP)  # it makes no more of them meanwhile
-        for pid in self.serving():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.process.kill()
-        self.process.wait(10)
+        """End the server and the connections it still serves, nothing else; may be called again."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGSTOP)
+            # Once it has stopped it makes no more of them.
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            for pid in self.serving():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self.process.kill()
+            self.process.wait()
+        if self._reader:
+            self._reader.join(LONG_S)
 
     def serving(self) -> list[int]:
         """Return the processes that serve a connection now, and what runs below them."""
         return _descendants(self.process.pid)
 
-    def wait_for_line(self, pattern: str, count: int = 1, limit_s: float = 20.0) -> list[str]:
+    def wait_until_idle(self) -> None:
+        """Wait until nothing serves a connection any more.
+
+        What the log says at the end of one differs with who noticed it first.
+        """
+        assert until(lambda: not self.serving()), "\n".join(self.log)
+
+    def connections(self) -> int:
+        """Stop the server; return how many connections were made to it in its time."""
+        self.stop()
+        return len([line for line in self.log if line.startswith("Connection from ")])
+
+    def wait_for_line(self, pattern: str, count: int = 1, limit_s: float = LONG_S) -> list[str]:
         """Wait until `count` lines of the log match, return them."""
 
         def found() -> list[str]:
@@ -202,10 +226,13 @@ def _listening(words: list[str], lines: str) -> tuple[int, "subprocess.Popen[str
             text=True,
             errors="replace",
         )
-        said = _until_listening(process.stderr)
-        if not said:
-            return port, process
-        process.wait(10)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            said = _until_listening(process.stderr)
+            if not said:
+                stack.pop_all()
+                return port, process
     raise RuntimeError(f"sshd does not start: {said}")
 
 

@@ -2,10 +2,12 @@
 
 import signal
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from localconnection import LocalConnection, end_let_go
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.job.job import Command, Job
 from slurm_adapter.launch.ssh.fleet import AgentFleet, Timing
@@ -15,18 +17,23 @@ from slurm_adapter.node.protocol.framing import frame
 from slurm_adapter.node.ranks.events import Ended, Lost
 from slurm_adapter.remote.agent import Agent
 from slurm_adapter.remote.agent_archive import agent_files
-from slurm_adapter.remote.transport.here import HereConnection
 from steps import SCRIPTS
 
 RUN = "511cdec0-1708-4c48-b305-c741f35c9a75"
 ENDED = struct.Struct(">IIQ")
 
 
+@pytest.fixture(autouse=True)
+def _nothing_runs_on() -> Iterator[None]:
+    yield
+    end_let_go()
+
+
 def fleet_of(hostile: bytes, folder: Path, heard: list[str]) -> AgentFleet:
     """Return a fleet of one begun agent, which is about to send these bytes."""
     rest = len(agent_files().first.partition(b"\n")[2])
     environment = {"HOSTILE": hostile.hex(), "REST": str(rest), "PATH": "/usr/bin:/bin"}
-    connection = HereConnection(Node("n1"), environment=environment)
+    connection = LocalConnection(Node("n1"), environment=environment)
     agent = Agent(connection, 0, str(SCRIPTS / "hostile_agent.py"), RUN)
     agent.begin(agent_files(), 60.0)
     fleet = AgentFleet([agent], Timing(10.0, 60.0), heard.append)

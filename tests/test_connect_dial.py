@@ -7,8 +7,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -19,10 +19,16 @@ from slurm_adapter.errors import ClusterUnfitError, report
 from slurm_adapter.remote.transport.connect_all import connect_all
 from slurm_adapter.remote.transport.port import Connection
 from slurm_adapter.remote.transport.unreachable import UnreachableError
+from testbed.waiting import LONG_S
 
+KERNEL_S = 120
+"""A kernel of its own accord tries for two minutes to connect."""
 PASSPHRASE = "open sesame"  # noqa: S105 - of a key that lives as long as a test
 
-pytestmark = pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd())
+pytestmark = [
+    pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd()),
+    pytest.mark.usefixtures("unhurried"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -65,17 +71,23 @@ class TestManyNodes:
         before = open_descriptors(), set(threading.enumerate())
         connect_all(hosts(20), hello, config_file=sshd.config).close()
         for thread in set(threading.enumerate()) - before[1]:
-            thread.join(5)
+            thread.join(LONG_S)
             assert not thread.is_alive()
         assert open_descriptors() == before[0]
 
     def test_a_server_that_sheds_load_is_tried_again(self) -> None:
-        """SSH-03: 24 connections at once where the server takes 3."""
+        """SSH-03: 24 at once where the server takes 3, and others hold those at first."""
         with LoopbackSshd.start(listen="0.0.0.0", MaxStartups="3:100:6") as server:
-            with closing(connect_all(hosts(24), hello, config_file=server.config)) as connected:
+            with ExitStack() as others:
+                for _ in range(3):
+                    taken = others.enter_context(socket.create_connection(server.address))
+                    assert taken.recv(4) == b"SSH-"
+                with released(others, server.wait_for_line, "MaxStartups"):
+                    connected = connect_all(
+                        hosts(24), hello, config_file=server.config, retry_s=LONG_S
+                    )
+            with closing(connected):
                 assert connected.all() == [str(index) for index in range(24)]
-            dropped = [line for line in server.log if "MaxStartups" in line or "drop" in line]
-            assert dropped, "the server took them all: nothing was tested"
 
     def test_the_first_step_may_refuse_a_node(self, sshd: LoopbackSshd) -> None:
         def use(connection: Connection, index: int) -> int:
@@ -123,7 +135,7 @@ class TestFailures:
         with silent_listener(backlog=0) as port:
             before = time.monotonic()
             told = str(failure([Node("127.0.0.1", port=port)], config))
-            assert time.monotonic() - before < 20
+            assert time.monotonic() - before < KERNEL_S
         assert f"no answer within 1 s ([127.0.0.1]:{port})" in told
 
     def test_a_server_that_says_nothing(self, sshd: LoopbackSshd) -> None:
@@ -135,7 +147,7 @@ class TestFailures:
     def test_a_server_that_sheds_load_for_good(self) -> None:
         with (
             LoopbackSshd.start(MaxStartups="1:100:1") as server,
-            closing(socket.create_connection(("127.0.0.1", server.port))) as taken,
+            closing(socket.create_connection(server.address)) as taken,
         ):
             assert taken.recv(4) == b"SSH-"
             told = str(failure(hosts(1), server.config, retry_s=1.0))
@@ -143,24 +155,20 @@ class TestFailures:
         assert "MaxStartups" in told
 
     def test_something_that_is_no_ssh_server(self, sshd: LoopbackSshd) -> None:
-        with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-            thread = threading.Thread(target=answer_http, args=(listener,), daemon=True)
-            thread.start()
-            told = str(failure([Node("127.0.0.1", port=listener.getsockname()[1])], sshd.config))
+        with http_server() as port:
+            told = str(failure([Node("127.0.0.1", port=port)], sshd.config))
         assert "hung up before the login" in told
 
-    def test_a_refused_key(self, sshd: LoopbackSshd, tmp_path: Path) -> None:
+    def test_a_refused_key(self, tmp_path: Path) -> None:
         stranger = make_key(tmp_path / "stranger")
-        config = sshd.write_config(IdentityFile=str(stranger))
-        before = len(refusals(sshd))
-        told = str(failure(hosts(1), config, retry_s=60))
+        with LoopbackSshd.start() as server:
+            config = server.write_config(IdentityFile=str(stranger))
+            told = str(failure(hosts(1), config, retry_s=60))
+            assert server.connections() == 1, "it was tried again"
         assert re.search(r"the login as \w+ was refused", told)
         assert "the server offers publickey" in told
         assert f"tried {stranger}" in told
         assert "authorized_keys" in told
-        # A refused login is not tried again.
-        sshd.wait_for_line("Failed publickey|Connection closed by authenticating", before + 1)
-        assert len(refusals(sshd)) == before + 1
 
     def test_no_key_at_all(self, sshd: LoopbackSshd) -> None:
         config = sshd.write_config(IdentityFile="/nonexistent/key")
@@ -235,7 +243,7 @@ def use(connection, index):
     opened.append(connection)
     if len(opened) == 2:
         print("open", flush=True)
-    return connection.run("sleep 100", limit_s=100)  # until it is interrupted
+    return connection.run("sleep 1000", limit_s=1000)  # until it is interrupted
 
 nodes = [Node("127.0.0.1"), Node("127.0.0.2"), Node("127.0.0.3", port=int(sys.argv[2]))]
 try:
@@ -247,20 +255,22 @@ except KeyboardInterrupt:
 
 def test_ctrl_c_ends_quickly_and_closes_what_was_opened(sshd: LoopbackSshd) -> None:
     with silent_listener(backlog=5) as port:
-        process = subprocess.Popen(
-            [sys.executable, "-c", INTERRUPTED, str(sshd.write_config()), str(port)],
+        config = sshd.write_config(ConnectTimeout="1000")
+        with subprocess.Popen(
+            [sys.executable, "-c", INTERRUPTED, str(config), str(port)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-        )
-        assert process.stdout is not None
-        assert process.stdout.readline() == "open\n"
-        started = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        ) as process:
+            try:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "open\n"
+                process.send_signal(signal.SIGINT)
+                # Neither the silent server's ConnectTimeout nor the command's limit is waited for.
+                out, err = process.communicate(timeout=LONG_S)
+            finally:
+                process.kill()
     assert (out, err) == ("interrupted [False, False]\n", "")
-    # Neither the silent server's ConnectTimeout nor the command's limit was waited for.
-    assert time.monotonic() - started < 30
 
 
 @contextmanager
@@ -273,21 +283,42 @@ def silent_listener(backlog: int) -> Iterator[int]:
             yield listener.getsockname()[1]
 
 
-def answer_http(listener: socket.socket) -> None:
+@contextmanager
+def http_server() -> Iterator[int]:
+    """A port at which HTTP is spoken."""
+
+    def answer() -> None:
+        with suppress(OSError):  # it was shut down
+            while True:
+                connection, _ = listener.accept()
+                with connection, suppress(OSError):
+                    connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+@contextmanager
+def released(held: ExitStack, wait: Callable[[str], object], pattern: str) -> Iterator[None]:
+    """Meanwhile let go of what is held as soon as a wait for a pattern has ended."""
+
+    def release() -> None:
+        with held:
+            wait(pattern)
+
+    thread = threading.Thread(target=release)
+    thread.start()
     try:
-        while True:
-            connection, _ = listener.accept()
-            with connection:
-                connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
-    except OSError:
-        return
+        yield
+    finally:
+        thread.join()
 
 
 def open_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
-
-
-def refusals(sshd: LoopbackSshd) -> list[str]:
-    return [
-        line for line in sshd.log if re.search("Failed publickey|Connection closed by auth", line)
-    ]

@@ -17,8 +17,12 @@ from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.remote.transport.connect_all import connect_all
 from slurm_adapter.remote.transport.terminal import NoTerminalError, Terminal
 from slurm_adapter.remote.transport.unreachable import UnreachableError
+from testbed.waiting import LONG_S
 
-pytestmark = pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd())
+pytestmark = [
+    pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd()),
+    pytest.mark.usefixtures("unhurried"),
+]
 
 PASSWORD = "correct horse"  # noqa: S105 - of a server that lives as long as the tests
 PASSPHRASE = "open sesame"  # noqa: S105 - likewise
@@ -73,7 +77,7 @@ class Typist:
     def close(self) -> None:
         self.terminal.close()
         os.close(self._slave)
-        self._thread.join(5)
+        self._thread.join(LONG_S)
         os.close(self._master)
 
 
@@ -106,21 +110,19 @@ def refusal(sshd: LoopbackSshd, terminal: Terminal | None = None) -> str:
 @contextmanager
 def agent(*keys: Path) -> Iterator[str]:
     """A running ssh-agent that holds keys; gives its socket."""
-    process = subprocess.Popen(
+    with subprocess.Popen(
         ["ssh-agent", "-D"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    assert process.stdout is not None
-    path = process.stdout.readline().partition("SSH_AUTH_SOCK=")[2].partition(";")[0]
-    try:
-        for key in keys:
-            subprocess.run(
-                ["ssh-add", "-q", key], check=True, env={**os.environ, "SSH_AUTH_SOCK": path}
-            )
-        yield path
-    finally:
-        process.terminate()
-        process.wait(10)
-        process.stdout.close()
+    ) as process:
+        try:
+            assert process.stdout is not None
+            path = process.stdout.readline().partition("SSH_AUTH_SOCK=")[2].partition(";")[0]
+            for key in keys:
+                subprocess.run(
+                    ["ssh-add", "-q", key], check=True, env={**os.environ, "SSH_AUTH_SOCK": path}
+                )
+            yield path
+        finally:
+            process.terminate()  # unlike a killed one, it takes its socket away
 
 
 class TestKeys:
@@ -339,7 +341,7 @@ class TestTerminal:
             thread = threading.Thread(target=ask)
             thread.start()
             user.terminal.withdraw()
-            thread.join(5)
+            thread.join(LONG_S)
             assert shown.is_set()
             assert user.echoes()
 

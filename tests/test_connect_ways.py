@@ -4,6 +4,7 @@ import getpass
 import os
 import selectors
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,10 +15,18 @@ import pytest
 from loopback import LoopbackSshd, free_port, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.remote.transport.connect_all import connect_all
+from slurm_adapter.remote.transport.paramiko import Transport
 from slurm_adapter.remote.transport.port import Channel, Connection
 from slurm_adapter.remote.transport.unreachable import UnreachableError
+from testbed.waiting import LONG_S
 
-pytestmark = pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd())
+pytestmark = [
+    pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd()),
+    pytest.mark.usefixtures("unhurried"),
+]
+
+UNANSWERED = 3
+"""Questions, one a second, that a connection bears without an answer: a busy machine is slow."""
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +56,6 @@ def through(sshd: LoopbackSshd, gates: dict[str, LoopbackSshd], jump: str, **mor
     return sshd.write_config(before=blocks, ProxyJump=jump, **more)
 
 
-def accepted(sshd: LoopbackSshd) -> int:
-    return len([line for line in sshd.log if line.startswith("Accepted publickey")])
-
-
 def told(nodes: list[Node], config: Path) -> str:
     with pytest.raises(UnreachableError) as caught:
         connect_all(nodes, hello, config_file=config, retry_s=0.3).all()
@@ -68,15 +73,15 @@ class TestJumpHosts:
         config = through(sshd, {"gate": gate}, "gate")
         with closing(connect_all(hosts(12), hello, config_file=config)) as connected:
             assert connected.all() == [str(index) for index in range(12)]
-            assert accepted(gate) == 1
-        gate.wait_for_line("Disconnected from|Connection closed by|Received disconnect", 1)
+        gate.wait_until_idle()
+        assert gate.connections() == 1
 
     def test_two_in_a_row(self, sshd: LoopbackSshd, gate: LoopbackSshd) -> None:
         with LoopbackSshd.start(listen="0.0.0.0") as second:
             config = through(sshd, {"one": gate, "two": second}, "one,two")
             with closing(connect_all(hosts(4), hello, config_file=config)) as connected:
                 assert connected.all() == list("0123")
-                assert (accepted(gate), accepted(second)) == (1, 1)
+            assert (gate.connections(), second.connections()) == (1, 1)
 
     def test_user_and_port_of_the_jump_count(self, sshd: LoopbackSshd, gate: LoopbackSshd) -> None:
         user = getpass.getuser()
@@ -184,17 +189,27 @@ class TestSilence:
             assert connection is not None
             assert connection.transport.packetizer.interval_s == 30  # type: ignore[attr-defined]
 
-    def test_a_silent_connection_is_kept_and_answers_count(self, sshd: LoopbackSshd) -> None:
-        config = sshd.write_config(ServerAliveInterval="1", ServerAliveCountMax="1")
+    def test_a_silent_connection_is_kept_and_answers_count(
+        self, sshd: LoopbackSshd, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked = threading.Semaphore(0)
+        ask = Transport._ask  # noqa: SLF001 - nothing else tells of a question
+
+        def count(transport: Transport) -> None:
+            ask(transport)
+            asked.release()
+
+        monkeypatch.setattr(Transport, "_ask", count)
+        config = sshd.write_config(ServerAliveInterval="1", ServerAliveCountMax=f"{UNANSWERED}")
         with closing(connect_all(hosts(1), hello, config_file=config)) as connected:
             (connection,) = connected.connections
             assert connection is not None
-            # Longer than an unanswered question is borne.
-            answer = connection.run("exec sleep 3.5", limit_s=10)
-            assert answer.status == 0
+            for _ in range(UNANSWERED + 2):
+                assert asked.acquire(timeout=LONG_S)
+            assert connection.run("exit 3").status == 3
 
     def test_a_frozen_node_is_given_up(self, sshd: LoopbackSshd) -> None:
-        config = sshd.write_config(ServerAliveInterval="1", ServerAliveCountMax="1")
+        config = sshd.write_config(ServerAliveInterval="1", ServerAliveCountMax=f"{UNANSWERED}")
         with closing(connect_all(hosts(1), hello, config_file=config)) as connected:
             (connection,) = connected.connections
             assert connection is not None
@@ -204,7 +219,7 @@ class TestSilence:
             try:
                 before = time.monotonic()
                 lost(connection, channel)
-                assert 1 < time.monotonic() - before < 30
+                assert time.monotonic() - before > 1, "it was not asked"
                 assert channel.status() is None
             finally:
                 os.kill(server, signal.SIGKILL)
@@ -212,7 +227,8 @@ class TestSilence:
 
     def test_a_frozen_jump_host_is_given_up(self, sshd: LoopbackSshd, gate: LoopbackSshd) -> None:
         config = through(sshd, {"gate": gate}, "gate", ServerAliveInterval="1")
-        config.write_text(f"ServerAliveInterval 1\nServerAliveCountMax 1\n{config.read_text()}")
+        often = f"ServerAliveInterval 1\nServerAliveCountMax {UNANSWERED}\n"
+        config.write_text(f"{often}{config.read_text()}")
         with closing(connect_all(hosts(1), hello, config_file=config)) as connected:
             (connection,) = connected.connections
             assert connection is not None
@@ -233,6 +249,6 @@ def lost(connection: Connection, channel: Channel) -> None:
     with selectors.DefaultSelector() as selector:
         selector.register(channel, selectors.EVENT_READ)
         while not (channel.read(1) == b"" and not connection.alive()):
-            assert selector.select(10), "nothing was noticed"
+            assert selector.select(LONG_S), "nothing was noticed"
             channel.read_error(1)
             channel.status()

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from localconnection import LocalConnection, end_let_go
 from loopback import LoopbackSshd, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.errors import CLUSTER_UNFIT, BadValueError, ClusterUnfitError, report
@@ -23,14 +23,13 @@ from slurm_adapter.node.agent.code_copy import MARKER
 from slurm_adapter.node.agent.copy_lock import STATE, hold
 from slurm_adapter.remote.code import HostCopy, Synced, Target, find_code, receiver, rsync, sync
 from slurm_adapter.remote.transport.connector import Connector
-from slurm_adapter.remote.transport.here import HereConnection
 from slurm_adapter.remote.transport.port import (
     Answer,
     Channel,
     Connection,
     ConnectionLostError,
-    Files,
 )
+from testbed.waiting import LONG_S, until
 
 DESTINATION = "/elsewhere/job/code/proj"
 _ASK_FOR_NOTHING = 'while [ "$1" != -e ]; do shift; done; eval "exec $2 host false"'
@@ -62,14 +61,23 @@ class Host:
     def run(self, command: str, data: bytes = b"", limit_s: float = 60.0) -> Answer:
         return self._connection.run(command, data, limit_s)
 
-    def files(self) -> Files:
-        return self._connection.files()
-
     def alive(self) -> bool:
         return self._connection.alive()
 
     def close(self) -> None:
         self._connection.close()
+
+
+@pytest.fixture(autouse=True)
+def _time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let rsync start as late as a busy machine will have it."""
+    monkeypatch.setattr(rsync, "_SOON_S", LONG_S)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_runs_on() -> Iterator[None]:
+    yield
+    end_let_go()
 
 
 @pytest.fixture
@@ -91,7 +99,7 @@ def make_host(tmp_path: Path) -> Callable[..., Host]:
     def make(name: str = "gpu01", around: str = "{}", folder: Path | None = None) -> Host:
         folder = tmp_path / name if folder is None else folder
         folder.mkdir(exist_ok=True)
-        return Host(HereConnection(Node(name)), folder, around)
+        return Host(LocalConnection(Node(name)), folder, around)
 
     return make
 
@@ -101,14 +109,14 @@ def host(make_host: Callable[..., Host]) -> Host:
     return make_host()
 
 
-def synced(code: Path, *hosts: Host, large: int = WHOLE, patience_s: float = 20.0) -> Synced:
+def synced(code: Path, *hosts: Host, large: int = WHOLE, patience_s: float = LONG_S) -> Synced:
     targets = [Target(host) for host in hosts]
     return sync(find_code(str(code)), DESTINATION, targets, delta_from=large, patience_s=patience_s)
 
 
 def in_place(code: Path, folder: Path, large: int) -> HostCopy:
     """Sync to this machine under the true path, as rsync needs it."""
-    target = Target(HereConnection(Node("gpu01")))
+    target = Target(LocalConnection(Node("gpu01")))
     return sync(find_code(str(code)), f"{folder}/code/proj", [target], delta_from=large).hosts[0]
 
 
@@ -129,11 +137,11 @@ def tree(folder: Path) -> dict[str, tuple[object, ...]]:
 
 
 def assert_left_clean(host: Host) -> None:
-    deadline = time.monotonic() + 60  # the receiving end tidies up when its input has ended
-    state = host.copy.parent / STATE
-    while (left := {path.name for path in state.iterdir()}) != {"lock", "used-proj"}:
-        assert time.monotonic() < deadline, left
-        time.sleep(0.01)
+    def left() -> set[str]:
+        return {path.name for path in (host.copy.parent / STATE).iterdir()}
+
+    # The receiving end tidies up when its input has ended.
+    assert until(lambda: left() == {"lock", "used-proj"}), left()
 
 
 class TestCopies:
@@ -236,7 +244,7 @@ class TestCopies:
         for name in raw:
             (inner / os.fsdecode(name)).write_bytes(name)
         (code / ".slurm-adapter-ignore").write_text("!*\n")
-        host = Host(HereConnection(Node("gpu01")), folder)
+        host = Host(LocalConnection(Node("gpu01")), folder)
         synced(code, host)
         assert tree(host.copy) == tree(code)
         shutil.rmtree(inner)
@@ -310,13 +318,11 @@ class TestInterruption:
         assert_left_clean(host)
 
     def test_ctrl_c_ends_it_soon(self, code: Path, make_host: Callable[..., Host]) -> None:
-        hanging = make_host("gpu02", around=SILENT)
-        timer = threading.Timer(0.5, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
-        timer.start()
+        hanging = make_host("gpu02", around=f"kill -INT {os.getpid()}; {SILENT}")
         started = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            synced(code, make_host(), hanging, patience_s=60)
-        assert time.monotonic() - started < 30
+            synced(code, make_host(), hanging, patience_s=1000)
+        assert time.monotonic() - started < LONG_S, "the patience was waited for"
 
     def test_a_file_that_changes_meanwhile(self, code: Path, host: Host) -> None:
         found = find_code(str(code))
@@ -357,7 +363,7 @@ class TestSharedDirectory:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join()
         assert sum(one.hosts[0].changed for one in results) == 4
         assert len(results) == 4
         assert tree(hosts[0].copy) == tree(code)
@@ -506,20 +512,23 @@ class TestHostsThatCannot:
 
     def test_one_that_hangs(self, code: Path, make_host: Callable[..., Host]) -> None:
         with pytest.raises(ClusterUnfitError, match=r"gpu02: no answer for 0\.5 s"):
-            synced(code, make_host(), make_host("gpu02", around=SILENT), patience_s=0.5)
+            synced(code, make_host("gpu02", around=SILENT), patience_s=0.5)
 
     def test_one_that_takes_its_time_says_so(
         self, code: Path, host: Host, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        program = receiver._program()  # noqa: SLF001
-        assert b"_BEAT_S = 5" in program
-        slow = program.replace(b"_BEAT_S = 5", b"_BEAT_S = 0.3").replace(
-            b"self._alive()", b"time.sleep(0.2); self._alive()"
-        )
+        slow = receiver._program()  # noqa: SLF001
+        looks = b"enumerate(self._wanted):\\n            self._alive()"
+        for old, new in (
+            (b"_BEAT_S = 5", b"_BEAT_S = 0.5"),
+            (looks, looks.replace(b"  self", b"  time.sleep(0.75); self")),
+        ):
+            assert old in slow
+            slow = slow.replace(old, new)
         monkeypatch.setattr(receiver, "_program", lambda: slow)
         started = time.monotonic()
-        synced(code, host, patience_s=1)
-        assert time.monotonic() - started > 3
+        synced(code, host, patience_s=5)
+        assert time.monotonic() - started > 5, "it was not longer than the patience"
         assert tree(host.copy) == tree(code)
 
     def test_start_up_files_that_print_do_not_matter(
@@ -585,7 +594,7 @@ class TestRsync:
 
     @pytest.mark.usefixtures("large")
     def test_where_a_host_has_none_files_are_sent_whole(self, code: Path, job: Path) -> None:
-        bare = HereConnection(Node("gpu01"), environment={"PATH": "/nowhere"})
+        bare = LocalConnection(Node("gpu01"), environment={"PATH": "/nowhere"})
         done = sync(
             find_code(str(code)), f"{job}/code/proj", [Target(bare, sys.executable)], delta_from=1
         )
@@ -631,7 +640,7 @@ class TestOverSsh:
         assert tree(tmp_path / "job/code/proj") == tree(code)
 
 
-class _CutConnection(HereConnection):
+class _CutConnection(LocalConnection):
     """One that breaks after so many bytes."""
 
     def __init__(self, node: Node, after: int) -> None:

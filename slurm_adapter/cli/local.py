@@ -6,7 +6,7 @@ import os
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
-from slurm_adapter.cli.components import refuse_parts
+from slurm_adapter.cli.components import refuse_components
 from slurm_adapter.cli.exit_signals import check_grace, exiting_when_stopped, leaving_nothing
 from slurm_adapter.cli.report import boot_warnings, check_format, print_dry_run, say, warn
 from slurm_adapter.cli.request import job_from_layers, settings_of
@@ -32,7 +32,7 @@ def run_local(common: dict[str, Any], *, grace_s: float) -> int:
     check_format(common["format"])
     check_grace(grace_s)
     job = job_from_layers(settings_of(common), common["job"])
-    refuse_parts(job, "local")
+    refuse_components(job, "local")
     raise_descriptor_limit()
     if common["dry_run"]:
         return _dry_run(job, common["format"])

@@ -116,7 +116,7 @@ class Start:
 
     def _sync(self, moved: Job, agents: Sequence[Agent]) -> None:
         """Copy the code to where the moved job has it on all hosts."""
-        from slurm_adapter.remote.code import Target, find_code, sync  # noqa: PLC0415 - pathspec
+        from slurm_adapter.remote.code import Target, find_code, sync  # pathspec
 
         job = self._job
         jobs = f"{job.code}/slurm-adapter"  # where jobs have their folders unless told otherwise

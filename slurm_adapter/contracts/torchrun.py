@@ -89,7 +89,7 @@ class TorchrunContract:
         check_one_task(cluster, self.name)
         _check_program(job.program)
         if job.elastic is not None:
-            from slurm_adapter.contracts.elastic import check_elastic  # noqa: PLC0415 - seldom
+            from slurm_adapter.contracts.elastic import check_elastic
 
             check_elastic(job.elastic, cluster)
         return (*_warn_of_restarts(job, cluster), *_warn_of_gpus(job, cluster))
@@ -102,7 +102,7 @@ class TorchrunContract:
         """
         if place.job.elastic is None:
             return ()
-        from slurm_adapter.contracts.elastic import OWN_STORE  # noqa: PLC0415 - seldom
+        from slurm_adapter.contracts.elastic import OWN_STORE
 
         return (OWN_STORE,)
 
@@ -188,7 +188,7 @@ def _nodes(place: RankPlace) -> Iterator[Word]:
 
 def _meeting_point(place: RankPlace) -> Iterator[Word]:
     if place.job.elastic is not None:
-        from slurm_adapter.contracts.elastic import store_words  # noqa: PLC0415 - seldom
+        from slurm_adapter.contracts.elastic import store_words
 
         yield from store_words(place)
         return

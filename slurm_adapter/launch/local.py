@@ -12,7 +12,9 @@ from slurm_adapter.cluster.counts import VISIBLE_DEVICES, device_list
 from slurm_adapter.contracts import contract_of, wanted_view
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.job.job import VIEWS
-from slurm_adapter.node.facts import facts, ports
+from slurm_adapter.network.addresses import check_port_free, is_own_address
+from slurm_adapter.node.facts import ports
+from slurm_adapter.node.facts.accelerators import count_accelerators
 from slurm_adapter.node.ranks.machine import MachineFleet
 from slurm_adapter.node.ranks.packages import install, package_settings
 from slurm_adapter.node.ranks.spawn import make_start
@@ -135,12 +137,12 @@ def _plan(job: Job, environment: Mapping[str, str]) -> Plan:
     wanted = job.wanted_port(environment)
     if wanted is not None:
         port, reason = wanted
-        facts.check_port_free(port, reason)
+        check_port_free(port, reason)
         ports.take(port)  # others are not to find it free
     else:
         address = str(nodes[0].address)
         port = ports.take_free_port(address)
-        reason = f"the first free one on {address} from {facts.FIRST_PORT} up"
+        reason = f"the first free one on {address} from {ports.FIRST_PORT} up"
     contract = contract_of(job)
     ranks = sum(contract.ranks_on(node) * (contract.fan_out(node) or 1) for node in nodes)
     own = (item for item in _settings(ranks) if item.name not in environment)
@@ -154,7 +156,7 @@ def _plan(job: Job, environment: Mapping[str, str]) -> Plan:
 
 def _check_master(job: Job) -> None:
     wanted = job.env.get("MASTER_ADDR")
-    if wanted is not None and not facts.is_own_address(wanted):
+    if wanted is not None and not is_own_address(wanted):
         raise BadValueError(
             f"MASTER_ADDR={wanted} is no address of this machine, where all ranks run",
             "Leave MASTER_ADDR out.",
@@ -201,4 +203,4 @@ def _devices(environment: Mapping[str, str]) -> tuple[str, list[str]]:
     for name in VISIBLE_DEVICES:
         if name in environment:
             return name, device_list(environment[name])
-    return VISIBLE_DEVICES[0], [str(number) for number in range(facts.count_accelerators())]
+    return VISIBLE_DEVICES[0], [str(number) for number in range(count_accelerators())]

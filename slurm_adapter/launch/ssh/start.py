@@ -15,11 +15,12 @@ from slurm_adapter.errors import ClusterUnfitError, printable
 from slurm_adapter.job.job import VIEWS
 from slurm_adapter.launch.snapshot import moved_to
 from slurm_adapter.launch.ssh.network import choose_network
+from slurm_adapter.network.addresses import is_loopback
 from slurm_adapter.network.choose import not_known_yet
 from slurm_adapter.network.report import Report
 from slurm_adapter.network.table import row_of
 from slurm_adapter.node.agent.leftovers import RUN_VARIABLE
-from slurm_adapter.node.facts.facts import FIRST_PORT, is_loopback
+from slurm_adapter.node.facts.ports import FIRST_PORT
 from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.protocol.records import pack, pack_plans
 from slurm_adapter.node.ranks.packages import package_settings
@@ -162,7 +163,7 @@ def _with_search_paths(plan: Plan) -> Plan:
 
 def _interpreter(plan: Plan, node: Node) -> tuple[Setting, ...]:
     """Let `python` in a boot command, or in what a script starts, be the job's own (SSH-04)."""
-    folder = os.path.dirname(node.python or plan.job.python)  # noqa: PTH120
+    folder = os.path.dirname(node.python or plan.job.python)
     if not folder:
         return ()
     return (extended("PATH", "the job's interpreter first", before=(folder,)),)
@@ -334,7 +335,7 @@ def _check_addresses(nodes: Sequence[Node]) -> None:
 
 def moved_to_hosts(job: Job) -> Job:
     """Return a job that is run from the copy of its code directory in its folder on each host."""
-    return moved_to(job, f"{job.folder}/code/{os.path.basename(job.code)}")  # noqa: PTH119
+    return moved_to(job, f"{job.folder}/code/{os.path.basename(job.code)}")
 
 
 def new_run() -> str:

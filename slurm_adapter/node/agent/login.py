@@ -61,7 +61,7 @@ class _Answering:
             of_login = login_environment()
             if has("sbatch", of_login):
                 self._environment = of_login
-        home = os.path.expanduser("~")  # noqa: PTH111
+        home = os.path.expanduser("~")
         return {"home": home, "python": sys.executable}
 
     def _has(self, program: str) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class _Answering:
         return {"status": done[0], "out": _text(done[1]), "err": _text(done[2])}
 
     def _make(self, folder: str) -> dict[str, Any]:
-        os.makedirs(as_bytes(folder), 0o700, exist_ok=True)  # noqa: PTH103
+        os.makedirs(as_bytes(folder), 0o700, exist_ok=True)
         return {}
 
     def _write(self, path: str, data: str) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class _Answering:
         return {"pieces": [(offset, _text(data)) for offset, data in pieces]}
 
     def _exists(self, path: str) -> dict[str, Any]:
-        return {"found": os.path.exists(as_bytes(path))}  # noqa: PTH110
+        return {"found": os.path.exists(as_bytes(path))}
 
     def _remove(self, path: str) -> dict[str, Any]:
         shutil.rmtree(as_bytes(path), ignore_errors=True)
@@ -199,10 +199,10 @@ def write(path: bytes, data: bytes) -> None:
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-        os.replace(partial, path)  # noqa: PTH105
+        os.replace(partial, path)
     except OSError:
         try:  # noqa: SIM105 - contextlib would have to be sent along
-            os.unlink(partial)  # noqa: PTH108
+            os.unlink(partial)
         except OSError:
             pass
         raise

@@ -72,7 +72,7 @@ def _serve(line: Line) -> int:
         return 0
     request: dict[str, Any] = unpack(asked[1])
     if asked[0] == framing.FOLLOW:
-        from slurm_adapter.node.agent.follow import follow  # noqa: PLC0415 - a run's start needs it not
+        from slurm_adapter.node.agent.follow import follow  # a run's start needs it not
 
         gc.enable()
         return follow(request, line.reader)
@@ -81,7 +81,7 @@ def _serve(line: Line) -> int:
         say(kind, *texts)
     told = line.next(float(request["link_s"]))
     while told is not None and told[0] == framing.TRY:
-        from slurm_adapter.node.agent.connectivity import try_all  # noqa: PLC0415 - only between machines
+        from slurm_adapter.node.agent.connectivity import try_all  # only between machines
 
         say(framing.TRIED, *try_all(unpack(told[1])))
         told = line.next(float(request["link_s"]))
@@ -103,15 +103,15 @@ def _listener(request: dict[str, Any]) -> socket | None:
     """Return what the other nodes may connect to, None where the job has no others."""
     if not prepare.has_network(request):
         return None
-    from slurm_adapter.node.agent.connectivity import listen  # noqa: PLC0415 - only between machines
+    from slurm_adapter.node.agent.connectivity import listen  # only between machines
 
     return listen()
 
 
 def _nested(prepared: Prepared, request: dict[str, Any], reader: FrameReader) -> int:
     """Run the ranks in a PID namespace where that is allowed, else as they are."""
-    from slurm_adapter.node.agent.serve import serve  # noqa: PLC0415
-    from slurm_adapter.node.system.pid_namespace import run_in_pid_namespace  # noqa: PLC0415 - not needed to look
+    from slurm_adapter.node.agent.serve import serve
+    from slurm_adapter.node.system.pid_namespace import run_in_pid_namespace  # not needed to look
 
     def inner() -> int:
         return serve(prepared, request, reader)

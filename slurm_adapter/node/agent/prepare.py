@@ -8,9 +8,10 @@ import time
 
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.job.job import Boot
+from slurm_adapter.network.addresses import check_port_free, is_loopback
 from slurm_adapter.node.agent import leftovers, run_folder
 from slurm_adapter.node.agent.run_folder import RunFolder
-from slurm_adapter.node.facts import facts, ports
+from slurm_adapter.node.facts.accelerators import count_accelerators
 from slurm_adapter.node.job_files import make_folder
 from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.step.become import check_master, without_coerced_locale
@@ -51,7 +52,7 @@ class Prepared:
 
 def has_network(request: Mapping[str, Any]) -> bool:
     """Say whether the job has nodes on other machines: those of one are reached at loopback."""
-    return bool(request["several"]) and not facts.is_loopback(_reached(request))
+    return bool(request["several"]) and not is_loopback(_reached(request))
 
 
 def look(
@@ -74,7 +75,7 @@ def look(
         yield framing.WARNING, (warning,)
     run_folder.remove_old()
     if request["copy"] is not None:
-        from slurm_adapter.node.agent.copy_lock import hold  # noqa: PLC0415 - only after a sync
+        from slurm_adapter.node.agent.copy_lock import hold  # only after a sync
 
         hold(job.code, request["copy"], request["name"])
     if request["code"]:
@@ -82,20 +83,22 @@ def look(
     address = _reached(request)
     found = {
         "address": address,
-        "gpus": str(facts.count_accelerators()),
+        "gpus": str(count_accelerators()),
         "clock": repr(time.monotonic()),
         "host": os.uname().nodename,
     }
     if request["first"]:
+        from slurm_adapter.node.facts import ports  # 3 ms, others need none
+
         check_master(job, request["name"])
         if request["port"] is None:
             found["port"] = str(ports.take_free_port("" if listener is not None else address))
         else:
             port, reason = request["port"]
-            facts.check_port_free(port, reason)
+            check_port_free(port, reason)
             ports.take(port)  # others are not to find it free
     if listener is not None:
-        from slurm_adapter.node.facts.network import report  # noqa: PLC0415 - others have no network
+        from slurm_adapter.node.facts.network import report  # others have no network
 
         python = request["python"] or job.python
         told = report(request["name"], job, python, os.environ, listener.getsockname()[1])
@@ -114,7 +117,7 @@ def _reached(request: Mapping[str, Any]) -> str:
 def _check_code(job: Job, name: str) -> None:
     wanted = [job.code, *([job.program.path] if isinstance(job.program, Boot) else [])]
     for path in wanted:
-        if not os.path.exists(path):  # noqa: PTH110
+        if not os.path.exists(path):
             raise ClusterUnfitError(
                 f"{name} has no {path}",
                 "Copy the code there with --sync, or put it under the same path on every host.",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import time
 
 from slurm_adapter.errors import AdapterError
@@ -17,7 +18,7 @@ from slurm_adapter.node.protocol.records import unpack_plan
 from slurm_adapter.node.ranks.events import Ended, Output
 from slurm_adapter.node.ranks.machine import MachineFleet
 from slurm_adapter.node.ranks.spawn import Start, make_start
-from slurm_adapter.node.system import processes, signals
+from slurm_adapter.node.system import processes, signal_forwarding
 from slurm_adapter.record import record, replace
 
 TYPE_CHECKING = False
@@ -82,7 +83,7 @@ def _surround(prepared: Prepared, head_channel: HeadChannel) -> _Given:
     """Return what this node gives, which may be less than the plan counts on."""
     if prepared.plan.node.view == "off":
         return _Given("off")
-    from slurm_adapter.node.view.selection import surround  # noqa: PLC0415 - not without a view
+    from slurm_adapter.node.view.selection import surround  # not without a view
 
     found = surround(prepared.plan, prepared.environment, only_try=prepared.only_try)
     if found.warning:
@@ -114,7 +115,7 @@ def _installing(
     """Return what installs a rank's packages; None where none were asked for."""
     if not plan.job.install_requirements:
         return None
-    from slurm_adapter.node.ranks.packages import install_once  # noqa: PLC0415 - seldom needed
+    from slurm_adapter.node.ranks.packages import install_once
 
     def install(output: int) -> None:
         install_once(plan, rank, rank.environment(environment), output)
@@ -139,8 +140,8 @@ class _Agent:
         self._begun = self._ending = False
         self._kill_at: float | None = None
         self._killed_at: float | None = None
-        for number in signals.STOPPING:
-            signals.handle(number, self._on_signal)
+        for number in signal_forwarding.STOP_SIGNALS:
+            signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, _: object) -> None:
         del number
@@ -251,9 +252,9 @@ class _Agent:
         if self._head_channel.lost and (self._folder is None or not self._begun):
             self._ending = True  # a detached run goes on
         if self._ending and self._kill_at is None:
-            self._fleet.send(signals.SIGTERM)
+            self._fleet.send(signal.SIGTERM)
             self._kill_at = now + self._grace_s
         if self._kill_at is not None and now >= self._kill_at:
-            self._fleet.send(signals.SIGKILL)
+            self._fleet.send(signal.SIGKILL)
             self._killed_at = self._killed_at or now
             self._kill_at = now + _AGAIN_S

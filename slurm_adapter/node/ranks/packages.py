@@ -71,11 +71,11 @@ def install_once(
     Raises:
         ClusterUnfitError: where that fails.
     """
-    import fcntl  # noqa: PLC0415 - seldom needed
-    import os  # noqa: PLC0415
+    import fcntl
+    import os
 
     folder = _folder(plan.folder, plan.node, 0)
-    make_folder(os.path.dirname(folder), plan.job.folder)  # noqa: PTH120
+    make_folder(os.path.dirname(folder), plan.job.folder)
     lock = os.open(f"{folder}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX)
@@ -94,7 +94,7 @@ def install(
     Raises:
         ClusterUnfitError: where that fails.
     """
-    import subprocess  # noqa: PLC0415 - 8 ms, seldom needed
+    import subprocess  # 8 ms, seldom needed
 
     job, folder = plan.job, _folder(plan.folder, plan.node, rank.local_rank)
     python = find_program(rank.node.python or job.python, environment, job.code)

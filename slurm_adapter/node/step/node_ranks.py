@@ -61,7 +61,7 @@ def run_ranks(ready: Ready, environment: Mapping[str, str], *, log: bool = False
         make_folder(plan.job.log_folder, plan.job.folder)
         output = open_log(plan, first)
     if plan.job.install_requirements:
-        from slurm_adapter.node.ranks.packages import install  # noqa: PLC0415
+        from slurm_adapter.node.ranks.packages import install
 
         install(ready.node, first, first.environment(inherited), output)
     entry = None if ready.surroundings is None else ready.surroundings.entry

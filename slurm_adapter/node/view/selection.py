@@ -10,7 +10,6 @@ from slurm_adapter.errors import AdapterError, ClusterUnfitError
 from slurm_adapter.job.layout import CACHE, HOME, VOLCANO
 from slurm_adapter.node.system.namespaces import RefusedError
 from slurm_adapter.node.view import view
-from slurm_adapter.node.view.diagnosis import explain
 from slurm_adapter.node.view.spec import Contents
 from slurm_adapter.record import record
 
@@ -68,6 +67,8 @@ def surround(
         try:
             entry = view.prepare(contents.view(level))
         except RefusedError as refused:
+            from slurm_adapter.node.view.diagnosis import explain  # only for words
+
             why, remedy = explain(refused)
         else:
             return Surroundings(level, entry, warning=_warning(contents, level, why, remedy))
@@ -97,7 +98,7 @@ def _without_namespaces(contents: Contents, why: str, remedy: str) -> Surroundin
 
 
 def _find_wrapper() -> str | None:
-    import ctypes  # noqa: PLC0415
+    import ctypes
 
     for name in _WRAPPERS:
         try:

@@ -10,12 +10,13 @@ import re
 
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.job.layout import CACHE, HOME, INPUTS, VOLCANO, Layout
-from slurm_adapter.node.facts.facts import HOSTS, read_hosts_file, read_text
+from slurm_adapter.network.addresses import HOSTS, read_hosts_file
 from slurm_adapter.node.job_files import working_directory
 from slurm_adapter.node.system.namespaces import RefusedError
 from slurm_adapter.node.view import directories, hosts_file
 from slurm_adapter.node.view.mounts import Files
 from slurm_adapter.node.view.view import View
+from slurm_adapter.paths import read_text
 from slurm_adapter.record import cached_property, record, replace
 
 TYPE_CHECKING = False
@@ -135,7 +136,7 @@ class Contents:
         if level == "hosts":
             return View(Files(texts))
         _check_home(self.environment)
-        has_cache = os.path.isdir(CACHE)  # noqa: PTH112 - pathlib costs start-up time
+        has_cache = os.path.isdir(CACHE)
         binds = self._binds(has_cache=has_cache)
         named = _HOME_ENTRY.findall("\0".join((*self._named, *self.environment.values())))
         files = Files(

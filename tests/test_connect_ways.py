@@ -15,7 +15,7 @@ import pytest
 from loopback import LoopbackSshd, free_port, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.remote.transport.connect_all import connect_all
-from slurm_adapter.remote.transport.paramiko import Transport
+from slurm_adapter.remote.transport.paramiko_hooks import Transport
 from slurm_adapter.remote.transport.port import Channel, Connection
 from slurm_adapter.remote.transport.unreachable import UnreachableError
 from testbed.waiting import LONG_S

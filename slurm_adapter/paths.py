@@ -1,4 +1,4 @@
-"""Paths that a user gives, made absolute.
+"""Paths that a user gives, made absolute; and what stands in a file, whoever wrote it.
 
 Links are kept: on the nodes a shared file system may be mounted by that very name.
 """
@@ -41,3 +41,15 @@ def given(path: str, base: str) -> str:
 def on_node(path: str, base: str) -> str:
     """Return a path that is meant on each node: one that begins with a variable is left to it."""
     return path if path.startswith("$") else absolute(path, base)
+
+
+def read_text(path: str) -> str:
+    """Return a file's text; empty where it cannot be read (whoever needs it says so then)."""
+    try:
+        # Every byte is kept, whoever wrote it in whatever encoding.
+        with open(
+            path, encoding="utf-8", errors="surrogateescape", newline=""
+        ) as file:  # pathlib costs start-up time
+            return file.read()
+    except OSError:
+        return ""

@@ -6,6 +6,7 @@ The run does not notice: its own agent watches it, and is told by a signal to en
 from __future__ import annotations
 
 import os
+import signal
 import time
 
 from slurm_adapter.errors import CLUSTER_UNFIT, ClusterUnfitError
@@ -14,7 +15,6 @@ from slurm_adapter.node.agent.head_channel import HeadChannel
 from slurm_adapter.node.agent.run_folder import RunFolder
 from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.ranks.events import LineSplitter
-from slurm_adapter.node.system import signals
 from slurm_adapter.node.system.poll import Watch
 
 TYPE_CHECKING = False
@@ -137,7 +137,7 @@ class _Follower:
         self._head_channel.flush()
 
     def _obey(self, kind: bytes) -> None:
-        numbers = {framing.STOP: signals.SIGTERM, framing.KILL: signals.SIGKILL}
+        numbers = {framing.STOP: signal.SIGTERM, framing.KILL: signal.SIGKILL}
         pid = self._folder.agent() if kind in numbers else None
         if pid is None:
             return

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import time
 
 from slurm_adapter.node.agent.run_folder import state_home
-from slurm_adapter.node.facts.facts import read_text
-from slurm_adapter.node.system import signals
+from slurm_adapter.paths import read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def end_run(run: str) -> int:
         killed.update(found)
         for pid in found:
             try:
-                os.kill(pid, signals.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
         time.sleep(_AGAIN_S)

@@ -9,8 +9,8 @@ import os
 import time
 
 from slurm_adapter.errors import ClusterUnfitError
-from slurm_adapter.node.facts.facts import read_text
 from slurm_adapter.node.system.identity import identity, lives, pid_of
+from slurm_adapter.paths import read_text
 from slurm_adapter.record import record
 
 TYPE_CHECKING = False

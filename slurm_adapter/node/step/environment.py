@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from slurm_adapter.errors import printable
-from slurm_adapter.quoting import export_line, is_variable_name, unset_line
+from slurm_adapter.quoting import export_line, unset_line
+from slurm_adapter.setting import is_variable_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

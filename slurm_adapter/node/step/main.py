@@ -12,7 +12,6 @@ from slurm_adapter.contracts import contract_of
 from slurm_adapter.errors import AdapterError, BadValueError, NotAStepError
 from slurm_adapter.node.job_files import working_directory
 from slurm_adapter.node.step.options import HelpFormatter, Parser, add_job_options, job_from
-from slurm_adapter.quoting import shell_words
 from slurm_adapter.setting import MASK, is_secret
 
 TYPE_CHECKING = False
@@ -56,6 +55,8 @@ def _run(words: list[str]) -> int:
     ours, command = _split(ours)
     options, strays = _parser(action).parse_known_args(ours)
     if strays:
+        from slurm_adapter.quoting import shell_words  # only for words
+
         raise BadValueError(
             f"{strays[0]!r} is no option of slurm-adapter {action}",
             "A command, or a script's own arguments, stand after --: slurm-adapter"
@@ -141,6 +142,8 @@ def _parser(action: str) -> argparse.ArgumentParser:
 
 def _srun_line(remedy: str, job: Job, words: list[str]) -> str:
     """Return the very command that was typed, with srun before it (SL-07)."""
+    from slurm_adapter.quoting import shell_words  # only for words
+
     srun = remedy.partition(" slurm-adapter")[0]
     # Tasks for all GPUs: as many as the job asked for.
     if contract_of(job).per_gpu and not job.node_starts_ranks and "--het-group" not in srun:

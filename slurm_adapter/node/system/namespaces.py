@@ -56,5 +56,5 @@ def _raise_limits() -> None:
 
 
 def _write(path: str, text: str) -> None:
-    with open(path, "w", encoding="ascii") as file:
-        file.write(text)
+    with open(path, "wb") as file:  # pathlib costs start-up time
+        file.write(text.encode())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 
-from slurm_adapter.node.system import calls, signals
+from slurm_adapter.node.system import calls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def become_subreaper() -> None:
     calls.become_subreaper()
 
 
-def dying_with_parent(number: int = signals.SIGKILL) -> Prepare:
+def dying_with_parent(number: int = signal.SIGKILL) -> Prepare:
     """Return what a child runs before its program: it ends when this process is killed.
 
     `number` is the signal that tells it, for one that has something to do first.
@@ -29,14 +30,14 @@ def dying_with_parent(number: int = signals.SIGKILL) -> Prepare:
     def before_program() -> None:
         calls.die_with_parent(number)
         if os.getppid() != parent:  # it died in between
-            os.kill(os.getpid(), signals.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
 
     return before_program
 
 
 def die_with_parent() -> None:
     """Have the kernel kill this process when its parent ends; a parent that is gone is missed."""
-    calls.die_with_parent(signals.SIGKILL)
+    calls.die_with_parent(signal.SIGKILL)
 
 
 def descendants(pid: int) -> list[int]:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 
 from slurm_adapter.errors import ClusterUnfitError
-from slurm_adapter.node.facts.facts import is_loopback, look_up
+from slurm_adapter.network.addresses import is_address, is_loopback, look_up
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def resolve_all(names: Sequence[str], hosts: Mapping[str, str]) -> list[str]:
     if unknown:
         more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""  # noqa: PLR2004
         raise ClusterUnfitError(
-            f"{socket.gethostname()} cannot resolve {', '.join(unknown[:3])}{more}",
+            f"{os.uname().nodename} cannot resolve {', '.join(unknown[:3])}{more}",
             f"Make every node's name resolve on every node; try `getent hosts {unknown[0]}` there."
             " --view off goes without.",
         )
@@ -72,7 +71,7 @@ def check_addresses(names: Sequence[str], addresses: Sequence[str]) -> None:
     for name, address in zip(names, addresses, strict=True):
         if len(names) > 1 and is_loopback(address):
             raise ClusterUnfitError(
-                f"{name} resolves to {address} on {socket.gethostname()}: loopback never leads to"
+                f"{name} resolves to {address} on {os.uname().nodename}: loopback never leads to"
                 " another node",
                 f"Give {name} its real address in the name service or in /etc/hosts there.",
             )
@@ -124,18 +123,10 @@ def for_wrapper(text: str) -> str:
     named: dict[str, str] = {}
     for line in text.splitlines():
         address, *names = line.partition("#")[0].split() or [""]
-        if names and _is_address(address):
+        if names and is_address(address):
             named[address] = " ".join(names)
             kept.append(f"{address} {named.get(address.removeprefix('::ffff:'), named[address])}")
     return "\n".join(kept) + "\n"
-
-
-def _is_address(text: str) -> bool:
-    try:
-        socket.inet_pton(socket.AF_INET6 if ":" in text else socket.AF_INET, text)
-    except OSError:
-        return False
-    return True
 
 
 def files_first(switch: str) -> str | None:

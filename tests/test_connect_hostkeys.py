@@ -16,7 +16,7 @@ from loopback import LoopbackSshd, make_key, public_part, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.remote.transport.algorithms import order_key_types
 from slurm_adapter.remote.transport.connect_all import connect_all
-from slurm_adapter.remote.transport.errors import ConnectError
+from slurm_adapter.remote.transport.connect_error import ConnectError
 from slurm_adapter.remote.transport.host_keys import fingerprint, judge
 from slurm_adapter.remote.transport.known_hosts import KnownHosts, known_hosts_line
 from slurm_adapter.remote.transport.revoked import RevokedKeys

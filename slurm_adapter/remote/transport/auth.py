@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import paramiko
 from paramiko.auth_strategy import AuthStrategy
 
-from slurm_adapter.remote.transport.errors import ConnectError, TurnedAwayError
+from slurm_adapter.remote.transport.connect_error import ConnectError, TurnedAwayError
 from slurm_adapter.remote.transport.paramiko_hooks import timed_out
-from slurm_adapter.remote.transport.terminal import NoTerminalError
+from slurm_adapter.remote.transport.prompts import NoTerminalError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from slurm_adapter.remote.transport.keys import Identity, KeyRing
     from slurm_adapter.remote.transport.paramiko_hooks import Transport
+    from slurm_adapter.remote.transport.prompts import Terminal
     from slurm_adapter.remote.transport.ssh_settings import SshSettings
-    from slurm_adapter.remote.transport.terminal import Terminal
 
 _SHOWN_KEYS = 4
 _TYPING_LIMIT_S = 600.0

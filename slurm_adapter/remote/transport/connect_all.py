@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from slurm_adapter.errors import AdapterError
+from slurm_adapter.remote.transport.connect_error import ConnectError
 from slurm_adapter.remote.transport.connector import Connector
-from slurm_adapter.remote.transport.errors import ConnectError
 from slurm_adapter.remote.transport.unreachable import Failure, UnreachableError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from slurm_adapter.cluster.cluster import Node
     from slurm_adapter.remote.transport.fabric_connection import FabricConnection
     from slurm_adapter.remote.transport.port import Connection
-    from slurm_adapter.remote.transport.terminal import Terminal
+    from slurm_adapter.remote.transport.prompts import Terminal
 
 T = TypeVar("T")
 

@@ -18,16 +18,16 @@ import paramiko
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.remote.transport.algorithms import restrict_algorithms
 from slurm_adapter.remote.transport.auth import Authenticator
-from slurm_adapter.remote.transport.errors import ConnectError
+from slurm_adapter.remote.transport.connect_error import ConnectError
 from slurm_adapter.remote.transport.fabric_connection import FabricConnection
 from slurm_adapter.remote.transport.host_keys import HostKeys
 from slurm_adapter.remote.transport.keys import KeyRing
 from slurm_adapter.remote.transport.paramiko_hooks import Transport, timed_out
+from slurm_adapter.remote.transport.prompts import Terminal
 from slurm_adapter.remote.transport.proxy_jump import JumpHost, check_no_circle, jump_hosts
 from slurm_adapter.remote.transport.sockets import Proxy, connect_tcp, connect_through, tcp_failure
 from slurm_adapter.remote.transport.ssh_config import SshConfig
 from slurm_adapter.remote.transport.ssh_settings import bracketed
-from slurm_adapter.remote.transport.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -87,7 +87,7 @@ class FabricConnection:
 
 
 class FabricChannel:
-    """See `Channel`. A write may wait until the kernel takes it, not until the node does."""
+    """See `CommandChannel`. A write may wait until the kernel takes it, not until the node does."""
 
     def __init__(self, name: str, transport: Transport) -> None:
         self._name = name
@@ -98,20 +98,20 @@ class FabricChannel:
         self._watch = transport.watch_channel(self._channel.get_id(), self._tell)
 
     def begin(self, command: str) -> None:
-        """Start its command; the end of the channel is told from now on."""
+        """Start the command. Nothing of it comes before that, its end included."""
         self._channel.exec_command(command)
         self._channel.settimeout(0.0)
 
     def fileno(self) -> int:
-        """See `Channel.fileno`."""
+        """See `CommandChannel.fileno`."""
         return self._news.descriptor
 
     def read(self, limit: int) -> bytes | None:
-        """See `Channel.read`."""
+        """See `CommandChannel.read`."""
         return self._read(OUTPUT, self._channel.recv, self._channel.recv_ready, limit)
 
     def read_error(self, limit: int) -> bytes | None:
-        """See `Channel.read_error`."""
+        """See `CommandChannel.read_error`."""
         return self._read(ERROR, self._channel.recv_stderr, self._channel.recv_stderr_ready, limit)
 
     def _read(
@@ -134,7 +134,7 @@ class FabricChannel:
         return data
 
     def write(self, data: bytes) -> int:
-        """See `Channel.write`."""
+        """See `CommandChannel.write`."""
         self._news.seen(ROOM)
         try:
             # 0 where the command's input has ended.
@@ -153,12 +153,12 @@ class FabricChannel:
         raise ConnectionLostError(f"{self._name}: the connection was lost")
 
     def close_input(self) -> None:
-        """See `Channel.close_input`."""
+        """See `CommandChannel.close_input`."""
         with contextlib.suppress(paramiko.SSHException, EOFError, OSError):
             self._channel.shutdown_write()
 
     def status(self) -> int | None:
-        """See `Channel.status`."""
+        """See `CommandChannel.status`."""
         self._news.seen(STATUS)
         if self._watch.signal is not None:
             return 128 + self._watch.signal
@@ -170,7 +170,7 @@ class FabricChannel:
         return _NO_STATUS if self._watch.closed_by_server else None
 
     def close(self) -> None:
-        """See `Channel.close`."""
+        """See `CommandChannel.close`."""
         with contextlib.suppress(paramiko.SSHException, EOFError, OSError):
             self._channel.close()
         self._transport.forget_channel(self._channel.get_id())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from slurm_adapter.quoting import shell_words
-from slurm_adapter.remote.transport.errors import ConnectError, TurnedAwayError
+from slurm_adapter.remote.transport.connect_error import ConnectError, TurnedAwayError
 from slurm_adapter.remote.transport.known_hosts import (
     AUTHORITY,
     REVOKED,
@@ -20,15 +20,15 @@ from slurm_adapter.remote.transport.known_hosts import (
     KnownKey,
     known_hosts_line,
 )
+from slurm_adapter.remote.transport.prompts import NoTerminalError
 from slurm_adapter.remote.transport.revoked import RevokedKeys
-from slurm_adapter.remote.transport.terminal import NoTerminalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from slurm_adapter.remote.transport.prompts import Terminal
     from slurm_adapter.remote.transport.ssh_settings import SshSettings
-    from slurm_adapter.remote.transport.terminal import Terminal
 
 _SSH_PORT = 22
 _KIND_NAMES = {"ssh-ed25519": "ED25519", "ssh-rsa": "RSA"}

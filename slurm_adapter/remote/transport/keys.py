@@ -14,13 +14,13 @@ import paramiko
 
 from slurm_adapter.remote.transport.host_keys import fingerprint
 from slurm_adapter.remote.transport.paramiko_hooks import SshAgent
-from slurm_adapter.remote.transport.terminal import NoTerminalError
+from slurm_adapter.remote.transport.prompts import NoTerminalError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from slurm_adapter.remote.transport.prompts import Terminal
     from slurm_adapter.remote.transport.ssh_settings import SshSettings
-    from slurm_adapter.remote.transport.terminal import Terminal
 
 _CERTIFICATE = "-cert.pub"
 _NEW_FORMAT = b"openssh-key-v1\0"

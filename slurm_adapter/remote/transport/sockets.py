@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import paramiko
 
-from slurm_adapter.remote.transport.errors import ConnectError
+from slurm_adapter.remote.transport.connect_error import ConnectError
 from slurm_adapter.remote.transport.ssh_settings import bracketed
 
 if TYPE_CHECKING:

@@ -47,7 +47,9 @@ def read_text(path: str) -> str:
     """Return a file's text; empty where it cannot be read (whoever needs it says so then)."""
     try:
         # Every byte is kept, whoever wrote it in whatever encoding.
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:  # pathlib costs start-up time
+        with open(
+            path, encoding="utf-8", errors="surrogateescape", newline=""
+        ) as file:  # pathlib costs start-up time
             return file.read()
     except OSError:
         return ""

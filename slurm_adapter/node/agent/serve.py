@@ -17,6 +17,7 @@ from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.ranks.events import Ended, Output
 from slurm_adapter.node.ranks.machine import MachineFleet
 from slurm_adapter.node.ranks.spawn import Start, make_start
+from slurm_adapter.node.ranks.terminator import Terminator
 from slurm_adapter.node.system import processes, signal_forwarding
 
 TYPE_CHECKING = False
@@ -111,8 +112,7 @@ class _Agent:
         self._fleet, self._head_channel, self._folder = fleet, head_channel, folder
         self._grace_s = grace_s
         self._begun = self._ending = False
-        self._kill_at: float | None = None
-        self._killed_at: float | None = None
+        self._terminator = Terminator(_AGAIN_S)
         for number in signal_forwarding.STOP_SIGNALS:
             signal.signal(number, self._on_signal)
 
@@ -143,7 +143,7 @@ class _Agent:
 
     def _over(self) -> bool:
         if self._fleet.running() or self._fleet.remains():
-            return self._killed_at is not None and self._killed_at + _GIVE_UP_S < time.monotonic()
+            return self._terminator.killed_at_s + _GIVE_UP_S < time.monotonic()
         return self._begun or self._ending
 
     def _left(self) -> str:
@@ -158,9 +158,7 @@ class _Agent:
         times = [
             now + framing.LONGEST_BEAT_S if self._head_channel.lost else self._head_channel.due_s
         ]
-        if self._kill_at is not None:
-            times.append(self._kill_at)
-        return max(0.0, min(times) - now)
+        return max(0.0, min(min(times) - now, self._terminator.wait_s(now)))
 
     def _pass_on(self, event: Event) -> None:
         if isinstance(event, Output):
@@ -186,9 +184,8 @@ class _Agent:
             self._grace_s = float(body)
             self._ending = True
         elif kind == framing.KILL:
-            self._grace_s = 0.0
             self._ending = True
-            self._kill_at = time.monotonic()
+            self._terminator.kill(time.monotonic())
 
     def _go(self, starts: list[Start]) -> None:
         self._begun = True
@@ -206,10 +203,7 @@ class _Agent:
         self._head_channel.heed_time(now)
         if self._head_channel.lost and (self._folder is None or not self._begun):
             self._ending = True  # a detached run goes on
-        if self._ending and self._kill_at is None:
-            self._fleet.send(signal.SIGTERM)
-            self._kill_at = now + self._grace_s
-        if self._kill_at is not None and now >= self._kill_at:
-            self._fleet.send(signal.SIGKILL)
-            self._killed_at = self._killed_at or now
-            self._kill_at = now + _AGAIN_S
+        if self._ending:
+            self._terminator.begin(now, self._grace_s)
+        while (number := self._terminator.due(now)) is not None:
+            self._fleet.send(number)

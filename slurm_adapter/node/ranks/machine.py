@@ -151,7 +151,7 @@ class MachineFleet:
 
     def _ended(self) -> Iterator[Event]:
         reaped = False
-        for pid, code in processes.reap():
+        for pid, status in processes.reap():
             reaped = True
             rank = self._ranks.pop(pid, None)
             if rank is None:  # an orphan of some rank's
@@ -159,7 +159,7 @@ class MachineFleet:
             for pipe in list(self._pipes):
                 if pipe.rank == rank:
                     yield from self._read_all(pipe)
-            yield Ended(rank, code if code >= 0 else 128 - code, time.monotonic())
+            yield Ended(rank, status, time.monotonic())
         if reaped and self._told is not None and not self._ranks:
             # What a rank started as it ended, or what just then had no parent, is left by it.
             self.send(signal.SIGTERM)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
-from slurm_adapter.errors import ClusterUnfitError
+from slurm_adapter.errors import ClusterUnfitError, signal_status
 from slurm_adapter.node.system import processes, signal_forwarding
 from slurm_adapter.node.system.namespaces import RefusedError
 from slurm_adapter.node.system.pid_namespace import (
@@ -18,17 +17,12 @@ from slurm_adapter.node.system.pid_namespace import (
     end_after,
     run_in_pid_namespace,
     send,
-    status_of,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
-
-_AGAIN_S = 0.01
-_DYING_S = 5.0
-"""What waits for a disk that does not answer does not even die of SIGKILL."""
 
 
 def run_guarded(inner: Callable[[], int]) -> int:
@@ -103,8 +97,8 @@ def _run_below(inner: Callable[[], int], ways: Ways) -> int:
     finally:
         os.close(answers)
     ways.attend(child)
-    status = status_of(os.waitpid(child, 0)[1])
-    _end_all_below()
+    status = processes.wait_for(child)
+    processes.kill_all(_below)
     return status
 
 
@@ -129,20 +123,16 @@ def _end_with_parent(parent: int) -> None:
     def look(number: int, _: object) -> None:
         del number
         if os.getppid() != parent:
-            _end_all_below()
-            os._exit(128 + signal.SIGKILL)
+            processes.kill_all(_below)
+            os._exit(signal_status(signal.SIGKILL))
 
     signal.signal(signal.SIGCONT, look)
 
 
-def _end_all_below() -> None:
-    deadline = time.monotonic() + _DYING_S
-    while processes.has_children() and time.monotonic() < deadline:
-        processes.send_below(signal.SIGKILL)
-        for _ in processes.reap():
-            pass
-        if processes.has_children():
-            time.sleep(_AGAIN_S)
+def _below() -> list[int] | None:
+    for _ in processes.reap():
+        pass
+    return processes.descendants(os.getpid()) if processes.has_children() else None
 
 
 def _no_process(error: OSError) -> ClusterUnfitError:

@@ -15,7 +15,7 @@ import signal
 from slurm_adapter.cluster.counts import is_number
 from slurm_adapter.cluster.hostlist import expand_hostlist
 from slurm_adapter.contracts.place import NODE_LOGS, name_workers
-from slurm_adapter.errors import NODE_LOST, BadValueError
+from slurm_adapter.errors import NODE_LOST, BadValueError, signal_status
 from slurm_adapter.record import record
 
 TYPE_CHECKING = False
@@ -136,11 +136,10 @@ def _status(how: str) -> int | None:
     if exited is not None:
         return min(int(exited[1]), _MOST_STATUS)
     if how.startswith(_OUT_OF_MEMORY):
-        return 128 + signal.SIGKILL
+        return signal_status(signal.SIGKILL)
     name = how.removesuffix(" (core dumped)")
-    return next(
-        (128 + one for one in signal.valid_signals() if signal.strsignal(one) == name), None
-    )
+    numbers = (one for one in signal.valid_signals() if signal.strsignal(one) == name)
+    return next(map(signal_status, numbers), None)
 
 
 def _first_tasks(environment: Mapping[str, str]) -> dict[str, int]:

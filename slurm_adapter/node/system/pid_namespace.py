@@ -93,7 +93,7 @@ def _run(inner: Callable[[], int], flags: int, ways: Ways) -> int:
         number, _, call = rest.partition(" ")
         raise RefusedError(int(number or 1), call or "a process of its own")
     ways.attend(int(rest))
-    return status_of(os.waitpid(keeper, 0)[1])
+    return processes.wait_for(keeper)
 
 
 def _read_all(descriptor: int) -> bytes:
@@ -101,12 +101,6 @@ def _read_all(descriptor: int) -> bytes:
     while part := os.read(descriptor, _MOST_BYTES):
         parts.append(part)
     return b"".join(parts)
-
-
-def status_of(status: int) -> int:
-    """Return how a process ended as a shell has it: 128 + N for signal N."""
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
 
 
 def _keep(
@@ -125,7 +119,7 @@ def _keep(
             _be_first(inner, ways, tell, alive)
         os.write(held, str(first).encode())
         os.close(tell)
-        status = status_of(os.waitpid(first, 0)[1])
+        status = processes.wait_for(first)
     except OSError as error:
         _refuse(tell, error)
     finally:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import signal
 
+from slurm_adapter.errors import signal_status
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -59,7 +61,7 @@ def _pass_over(number: int, _: object) -> None:
 
 
 def _leave(number: int, _: object) -> NoReturn:
-    raise SystemExit(128 + number)
+    raise SystemExit(signal_status(number))
 
 
 def _heed(number: int, frame: FrameType | None) -> None:

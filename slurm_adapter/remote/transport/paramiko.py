@@ -17,6 +17,8 @@ import paramiko
 from paramiko.common import MSG_CHANNEL_CLOSE, MSG_CHANNEL_REQUEST, cMSG_GLOBAL_REQUEST
 from paramiko.packet import Packetizer
 
+from slurm_adapter.errors import signal_status
+
 if TYPE_CHECKING:
     from typing import Any
 
@@ -47,7 +49,7 @@ def _on_request(channel: paramiko.Channel, message: paramiko.Message) -> None:
         message.get_boolean()
         name = f"SIG{message.get_text()}"
         number = signal.Signals[name].value if name in signal.Signals.__members__ else 127
-        channel.exit_status = 128 + number
+        channel.exit_status = signal_status(number)
         channel.status_event.set()
         return
     message.rewind()

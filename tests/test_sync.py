@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from localconnection import LocalConnection, end_let_go
 from loopback import LoopbackSshd, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.errors import CLUSTER_UNFIT, BadValueError, ClusterUnfitError, report
@@ -22,13 +23,11 @@ from slurm_adapter.node.agent.code_copy import MARKER
 from slurm_adapter.node.agent.copy_lock import STATE, hold
 from slurm_adapter.remote.code import HostCopy, Synced, Target, find_code, receiver, rsync, sync
 from slurm_adapter.remote.transport.connector import Connector
-from slurm_adapter.remote.transport.here import HereConnection, end_let_go
 from slurm_adapter.remote.transport.port import (
     Answer,
     Channel,
     Connection,
     ConnectionLostError,
-    Files,
 )
 from testbed.waiting import LONG_S, until
 
@@ -61,9 +60,6 @@ class Host:
 
     def run(self, command: str, data: bytes = b"", limit_s: float = 60.0) -> Answer:
         return self._connection.run(command, data, limit_s)
-
-    def files(self) -> Files:
-        return self._connection.files()
 
     def alive(self) -> bool:
         return self._connection.alive()
@@ -103,7 +99,7 @@ def make_host(tmp_path: Path) -> Callable[..., Host]:
     def make(name: str = "gpu01", around: str = "{}", folder: Path | None = None) -> Host:
         folder = tmp_path / name if folder is None else folder
         folder.mkdir(exist_ok=True)
-        return Host(HereConnection(Node(name)), folder, around)
+        return Host(LocalConnection(Node(name)), folder, around)
 
     return make
 
@@ -120,7 +116,7 @@ def synced(code: Path, *hosts: Host, large: int = WHOLE, patience_s: float = LON
 
 def in_place(code: Path, folder: Path, large: int) -> HostCopy:
     """Sync to this machine under the true path, as rsync needs it."""
-    target = Target(HereConnection(Node("gpu01")))
+    target = Target(LocalConnection(Node("gpu01")))
     return sync(find_code(str(code)), f"{folder}/code/proj", [target], delta_from=large).hosts[0]
 
 
@@ -248,7 +244,7 @@ class TestCopies:
         for name in raw:
             (inner / os.fsdecode(name)).write_bytes(name)
         (code / ".slurm-adapter-ignore").write_text("!*\n")
-        host = Host(HereConnection(Node("gpu01")), folder)
+        host = Host(LocalConnection(Node("gpu01")), folder)
         synced(code, host)
         assert tree(host.copy) == tree(code)
         shutil.rmtree(inner)
@@ -598,7 +594,7 @@ class TestRsync:
 
     @pytest.mark.usefixtures("large")
     def test_where_a_host_has_none_files_are_sent_whole(self, code: Path, job: Path) -> None:
-        bare = HereConnection(Node("gpu01"), environment={"PATH": "/nowhere"})
+        bare = LocalConnection(Node("gpu01"), environment={"PATH": "/nowhere"})
         done = sync(
             find_code(str(code)), f"{job}/code/proj", [Target(bare, sys.executable)], delta_from=1
         )
@@ -644,7 +640,7 @@ class TestOverSsh:
         assert tree(tmp_path / "job/code/proj") == tree(code)
 
 
-class _CutConnection(HereConnection):
+class _CutConnection(LocalConnection):
     """One that breaks after so many bytes."""
 
     def __init__(self, node: Node, after: int) -> None:

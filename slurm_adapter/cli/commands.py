@@ -69,11 +69,11 @@ def sbatch(
     wait: options_sbatch.Wait = False,
 ) -> int:
     """Write the sbatch script and submit it."""
-    from slurm_adapter.cli.components import read_parts
+    from slurm_adapter.cli.components import read_components
     from slurm_adapter.cli.sbatch import run_sbatch
 
     own = {
-        "parts": read_parts(parts) if parts else None,
+        "parts": read_components(parts) if parts else None,
         "gpu_option": gpu_option,
         "exclusive": exclusive or None,
         "requeue": requeue or None,

@@ -16,7 +16,7 @@ from slurm_adapter.network.addresses import check_port_free, is_own_address
 from slurm_adapter.node.facts import ports
 from slurm_adapter.node.facts.accelerators import count_accelerators
 from slurm_adapter.node.ranks.machine import MachineFleet
-from slurm_adapter.node.ranks.packages import install, with_packages
+from slurm_adapter.node.ranks.packages import install, package_settings
 from slurm_adapter.node.ranks.spawn import make_start
 from slurm_adapter.node.view.selection import Surroundings, surround
 from slurm_adapter.plan import Plan, make_plan
@@ -61,14 +61,16 @@ def prepare_local(job: Job, environment: Mapping[str, str], *, only_try: bool = 
     """
     plan = _plan(job, environment)
     if job.install_requirements:
-        for index in range(job.nodes):
-            plan = with_packages(plan, index, environment)
+        every = range(job.nodes)
+        plan = plan.with_settings({index: package_settings(plan, index) for index in every})
     if plan.cluster.nodes[0].view == "off":
+        plan = _filled(plan, environment)
         return LocalRun(plan, (), plan.warnings)
     found = _surround_all(plan, environment, only_try=only_try)
     plan = plan.with_view(found[0].level)
-    for index, surroundings in enumerate(found):
-        plan = plan.with_settings(index, surroundings.settings)
+    for index, one in enumerate(found):
+        plan = plan.with_surroundings(index, one.level, one.wrapper)
+    plan = _filled(plan, environment)
     warnings = [one.warning for one in found if one.warning]
     return LocalRun(plan, tuple(found), (*plan.warnings, *warnings[:1]))
 
@@ -80,7 +82,7 @@ def _surround_all(
     count = 1 if only_try else len(plan.cluster.nodes)
     found: list[Surroundings] = []
     for index in range(count):
-        found.append(surround(plan, index, environment, only_try=only_try))
+        found.append(surround(plan.node(index, ()), environment, only_try=only_try))
         least = max(found, key=lambda one: VIEWS.index(one.level))
         if least.level != found[0].level:
             for one in found:
@@ -90,13 +92,20 @@ def _surround_all(
     return found
 
 
+def _filled(plan: Plan, environment: Mapping[str, str]) -> Plan:
+    for index in range(len(plan.cluster.nodes)):
+        plan = plan.filled(index, environment)
+    return plan
+
+
 def install_packages(plan: Plan, environment: Mapping[str, str]) -> None:
     """Install what `pip-requirements.txt` lists, where the user asked for it."""
     if not plan.job.install_requirements:
         return
     for index in range(len(plan.cluster.nodes)):
-        rank = next(plan.node_ranks(index))
-        install(plan, rank, rank.environment(environment), output=_STDERR)
+        node = plan.node(index)
+        rank = node.ranks[0]
+        install(node, rank, rank.environment(environment), output=_STDERR)
 
 
 def start_here(run: LocalRun, environment: Mapping[str, str]) -> MachineFleet:

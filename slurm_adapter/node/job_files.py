@@ -66,20 +66,20 @@ def _check_owner(own: str, path: str) -> None:
         path = os.path.dirname(path)
 
 
-def make_referenced_directories(job: Job, told: Iterable[str]) -> None:
+def make_referenced_directories(job: Job, referenced: Iterable[str]) -> None:
     """Make the job's directories that a rank without a full view is told of; no others.
 
     Args:
         job: the job.
-        told: what a rank is told: its working directory, the values of its variables.
+        referenced: a rank's working directory and the values of its variables.
 
     Raises:
         ClusterUnfitError: naming the directory.
     """
     layout = Layout(job, full=False)
-    told = set(told)
+    referenced = set(referenced)
     for folder in (layout.home, layout.mount, layout.log):
-        if folder in told:
+        if folder in referenced:
             make_folder(folder, job.folder)
     make_outputs(job)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -10,7 +11,8 @@ from uuid import uuid4
 from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import VISIBLE_DEVICES
 from slurm_adapter.contracts import wanted_view
-from slurm_adapter.errors import ClusterUnfitError
+from slurm_adapter.errors import ClusterUnfitError, printable
+from slurm_adapter.job.job import VIEWS
 from slurm_adapter.launch.snapshot import moved_to
 from slurm_adapter.launch.ssh.network import choose_network
 from slurm_adapter.network.addresses import is_loopback
@@ -20,10 +22,11 @@ from slurm_adapter.network.table import row_of
 from slurm_adapter.node.agent.leftovers import RUN_VARIABLE
 from slurm_adapter.node.facts.ports import FIRST_PORT
 from slurm_adapter.node.protocol import framing
-from slurm_adapter.node.protocol.records import pack
+from slurm_adapter.node.protocol.records import pack, pack_plans
+from slurm_adapter.node.ranks.packages import package_settings
 from slurm_adapter.plan import Plan, make_plan
 from slurm_adapter.record import replace
-from slurm_adapter.setting import Setting, is_secret, unbuffered
+from slurm_adapter.setting import Setting, extended, is_secret, unbuffered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -129,6 +132,7 @@ def look_around(
         port, reason = wanted
     cluster = Cluster(known, "the host list", addressed=True)
     plan = make_plan(job, cluster, _run(run, port, reason, environment))
+    plan = _with_search_paths(plan)
     return replace(plan, warnings=(*plan.warnings, *warnings)), rows
 
 
@@ -140,11 +144,29 @@ def dry_plan(job: Job, nodes: Sequence[Node], environment: Mapping[str, str]) ->
         known = tuple(replace(one, settings=(*one.settings, *more)) for one in known)
     wanted = job.wanted_port(environment)
     port, reason = wanted or (FIRST_PORT, "or the next one that is free on the first host")
-    return make_plan(
+    plan = make_plan(
         job,
         Cluster(known, "the host list", addressed=True),
         _run(new_run(), port, reason, environment),
     )
+    return _with_search_paths(plan)
+
+
+def _with_search_paths(plan: Plan) -> Plan:
+    """Let ranks find the job's own interpreter as `python`, and what is installed for them."""
+    nodes = plan.cluster.nodes
+    plan = plan.with_settings({at: _interpreter(plan, node) for at, node in enumerate(nodes)})
+    if not plan.job.install_requirements:
+        return plan
+    return plan.with_settings({index: package_settings(plan, index) for index in range(len(nodes))})
+
+
+def _interpreter(plan: Plan, node: Node) -> tuple[Setting, ...]:
+    """Let `python` in a boot command, or in what a script starts, be the job's own (SSH-04)."""
+    folder = os.path.dirname(node.python or plan.job.python)
+    if not folder:
+        return ()
+    return (extended("PATH", "the job's interpreter first", before=(folder,)),)
 
 
 def _run(uuid: str, port: int, reason: str, environment: Mapping[str, str]) -> Run:
@@ -156,21 +178,78 @@ def _run(uuid: str, port: int, reason: str, environment: Mapping[str, str]) -> R
     return Run(uuid, port, reason, "ma-job- and a UUID drawn for this run", settings)
 
 
-def start(plan: Plan, fleet: AgentFleet) -> None:
-    """Give every node the plan, and when all are ready start all ranks.
+def settle(plan: Plan, fleet: AgentFleet, *, only_try: bool = False) -> Plan:
+    """Give every node its part of the plan; return the plan that all nodes can keep to.
+
+    Where nodes give their ranks less than was planned, all are given their parts of another plan,
+    made for just that.
+
+    Args:
+        plan: as `look_around` returned it.
+        fleet: the agents.
+        only_try: make nothing on the nodes, and return the plan without holes: as they fill them.
 
     Raises:
         AdapterError: naming every node that cannot; the fleet has to be ended then.
     """
-    message = pack((plan.job, plan.cluster, plan.run))
-    plans = [f"{agent.index}\0".encode() + message for agent in fleet.agents]
-    fleet.ask(plans, framing.PLAN, framing.READY)
+    settled = plan
+    answers = _give(settled, fleet, only_try=only_try)
+    if any(one.wrapper or one.level != node.view for one, node in _with_nodes(answers, plan)):
+        for index, one in enumerate(answers):
+            settled = settled.with_surroundings(index, one.level, one.wrapper)
+        answers = _give(settled, fleet, only_try=only_try)
+        for one, node in _with_nodes(answers, settled):
+            if one.level != node.view:
+                raise ClusterUnfitError(f"{node.name} tells now this of its view, now that")
+    if only_try:
+        for index, one in enumerate(answers):
+            settled = settled.filled(index, one.own_values)
+    return settled
+
+
+def start(plan: Plan, fleet: AgentFleet) -> Plan:
+    """Settle a plan, and when all nodes are ready start all ranks; return it.
+
+    Raises:
+        AdapterError: naming every node that cannot; the fleet has to be ended then.
+    """
+    settled = settle(plan, fleet)
     fleet.run(
         [
             range(first, first + count)
             for first, count in zip(plan.first_ranks, plan.ranks_per_node, strict=True)
         ]
     )
+    return settled
+
+
+@dataclass(frozen=True)
+class _Readiness:
+    """What a node gives to its ranks, and puts into the plan's holes."""
+
+    level: str
+    wrapper: str
+    own_values: Mapping[str, str]
+
+
+def _give(plan: Plan, fleet: AgentFleet, *, only_try: bool) -> list[_Readiness]:
+    """Give every node its part of a plan; return what they say to it."""
+    kind = framing.ONLY_TRY if only_try else framing.IN_EARNEST
+    parts = map(plan.node, range(len(plan.cluster.nodes)))
+    messages = [kind + part for part in pack_plans(parts)]
+    return [_readiness(body) for body in fleet.ask(messages, framing.PLAN, framing.READY)]
+
+
+def _with_nodes(answers: Sequence[_Readiness], plan: Plan) -> Iterator[tuple[_Readiness, Node]]:
+    yield from zip(answers, plan.cluster.nodes, strict=True)
+
+
+def _readiness(body: bytes) -> _Readiness:
+    texts = body.decode("utf-8", "surrogateescape").split("\0")
+    level, wrapper, *own = (*texts, "")
+    if level not in VIEWS:
+        raise ClusterUnfitError(f"a node gives a view that there is not: {printable(level)}")
+    return _Readiness(level, wrapper, dict(one.partition("=")[::2] for one in own))
 
 
 def _facts(body: bytes) -> dict[str, str]:

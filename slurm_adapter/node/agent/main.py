@@ -14,7 +14,7 @@ from slurm_adapter.errors import AdapterError
 from slurm_adapter.node.agent import prepare
 from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.protocol.framing import FrameReader, frame
-from slurm_adapter.node.protocol.records import unpack
+from slurm_adapter.node.protocol.records import unpack, unpack_plan
 from slurm_adapter.node.system.namespaces import RefusedError
 
 TYPE_CHECKING = False
@@ -89,9 +89,8 @@ def _serve(line: Line) -> int:
         listener.close()
     if told is None or told[0] != framing.PLAN:
         return 0
-    index, _, plan = told[1].partition(b"\0")
-    job, cluster, run = unpack(plan)
-    prepared = prepare.prepare(request, job, cluster, run, int(index))
+    plan = unpack_plan(told[1][1:])
+    prepared = prepare.prepare(request, plan, only_try=told[1][:1] == framing.ONLY_TRY)
     if prepared.folder is not None:
         prepared.folder.make()
     try:

@@ -6,7 +6,6 @@ import os
 import sys
 import time
 
-from slurm_adapter.cluster.cluster import Variables
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.job.job import Boot
 from slurm_adapter.network.addresses import check_port_free, is_loopback
@@ -17,9 +16,7 @@ from slurm_adapter.node.job_files import make_folder
 from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.step.become import check_master, without_coerced_locale
 from slurm_adapter.node.view import directories
-from slurm_adapter.plan import Plan, make_plan
-from slurm_adapter.record import record, replace
-from slurm_adapter.setting import Setting
+from slurm_adapter.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,24 +24,30 @@ if TYPE_CHECKING:
     from socket import socket
     from typing import Any
 
-    from slurm_adapter.cluster.cluster import Cluster, Run
     from slurm_adapter.job.job import Job
+    from slurm_adapter.plan import NodePlan
 
 
 @record
 class Prepared:
     """A node whose ranks only need their surroundings."""
 
-    plan: Plan
-    index: int
+    plan: NodePlan
     environment: Mapping[str, str]
     """What ranks inherit."""
     folder: RunFolder | None = None
     """Where a detached run keeps what it has to tell; None for one that ends with its head."""
+    only_try: bool = False
+    """Whether no rank will start: a dry run asks what the node would give."""
 
     def clean_up(self) -> None:
         """Take away what was for this node of this run alone."""
-        directories.remove_node(self.plan.job.folder, self.plan.workers, self.index)
+        directories.remove_node(self.plan.job.folder, self.plan.workers, self.plan.index)
+
+    @property
+    def own_values(self) -> dict[str, str]:
+        """What the node puts into the plan's holes, by variable."""
+        return {name: self.environment.get(name, "") for name in self.plan.holes}
 
 
 def has_network(request: Mapping[str, Any]) -> bool:
@@ -121,51 +124,25 @@ def _check_code(job: Job, name: str) -> None:
             )
 
 
-def prepare(
-    request: Mapping[str, Any], job: Job, cluster: Cluster, run: Run, index: int
-) -> Prepared:
+def prepare(request: Mapping[str, Any], plan: NodePlan, *, only_try: bool) -> Prepared:
     """Make this node ready for its ranks, as far as that needs no namespaces.
 
     Args:
         request: as `look` got it; `detached` says whether the run outlives its head.
-        job: what to run.
-        cluster: all nodes.
-        run: this run.
-        index: which node this is.
+        plan: the node's part of the plan.
+        only_try: make nothing; only what the node would give is of interest.
 
     Raises:
         AdapterError: where that cannot be.
     """
     environment = without_coerced_locale(os.environ)
-    job, cluster = _with_own_variables(job, cluster, index)
-    plan = _with_interpreter_first(make_plan(job, cluster, run), index, environment)
-    if job.install_requirements:
-        from slurm_adapter.node.ranks.packages import with_packages
-
-        plan = with_packages(plan, index, environment)
-    if cluster.nodes[index].view == "full":
+    if only_try:
+        return Prepared(plan, environment, only_try=True)
+    if plan.node.view == "full":
         # Here, where the owners of directories can still be told apart.
-        make_folder(job.log_folder, job.folder)
-    folder = RunFolder(request["run"], index) if request["detached"] else None
-    return Prepared(plan, index, environment, folder)
-
-
-def _with_own_variables(job: Job, cluster: Cluster, index: int) -> tuple[Job, Cluster]:
-    """Make a host's variables the job's: all that takes account of those does of them."""
-    own = cluster.nodes[index]
-    nodes = [*cluster.nodes[:index], replace(own, env=Variables()), *cluster.nodes[index + 1 :]]
-    return replace(job, env={**job.env, **own.env}), replace(cluster, nodes=tuple(nodes))
-
-
-def _with_interpreter_first(plan: Plan, index: int, environment: Mapping[str, str]) -> Plan:
-    """Let `python` in a boot command, or in what a script starts, be the job's own (SSH-04)."""
-    python = plan.cluster.nodes[index].python or plan.job.python
-    folder = os.path.dirname(python)
-    path = plan.job.value_of("PATH", environment)
-    if not folder or path.split(":")[0] == folder:
-        return plan
-    setting = Setting("PATH", f"{folder}:{path}" if path else folder, "the job's interpreter first")
-    return plan.with_settings(index, (setting,))
+        make_folder(plan.job.log_folder, plan.job.folder)
+    folder = RunFolder(request["run"], plan.index) if request["detached"] else None
+    return Prepared(plan, environment, folder)
 
 
 def mark(request: Mapping[str, Any]) -> leftovers.Mark | None:

@@ -14,11 +14,13 @@ from slurm_adapter.errors import AdapterError
 from slurm_adapter.node.agent.head_channel import HeadChannel
 from slurm_adapter.node.job_files import cannot_run, make_referenced_directories
 from slurm_adapter.node.protocol import framing
+from slurm_adapter.node.protocol.records import unpack_plan
 from slurm_adapter.node.ranks.events import Ended, Output
 from slurm_adapter.node.ranks.machine import MachineFleet
 from slurm_adapter.node.ranks.spawn import Start, make_start
 from slurm_adapter.node.ranks.terminator import Terminator
 from slurm_adapter.node.system import processes, signal_forwarding
+from slurm_adapter.record import record, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,10 +28,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from slurm_adapter.node.agent.prepare import Prepared
-    from slurm_adapter.node.agent.run_folder import RunFolder
     from slurm_adapter.node.protocol.framing import FrameReader
     from slurm_adapter.node.ranks.events import Event
-    from slurm_adapter.plan import Plan, RankPlan
+    from slurm_adapter.node.view.view import Entry
+    from slurm_adapter.plan import NodePlan, RankPlan
 
 _AGAIN_S = 0.2
 """Until what was killed is looked for once more."""
@@ -53,40 +55,63 @@ def serve(prepared: Prepared, request: Mapping[str, Any], reader: FrameReader) -
     fleet = MachineFleet(None if folder is None else folder.open_output)
     head_channel = HeadChannel(fleet.watch, reader, float(request["link_s"]))
     try:
-        level, starts = _surround(prepared, head_channel)
+        given = _surround(prepared, head_channel)
+        starts = _starts(prepared, given) if given.fits(prepared.plan) else []
     except AdapterError as error:
         head_channel.tell(framing.UNFIT, str(error.exit_status), error.found, error.remedy)
         head_channel.finish()
         return error.exit_status
     gc.freeze()  # going over it would copy pages that are the parent processes', too
     gc.enable()
-    head_channel.tell(framing.READY, level)
-    return _Agent(fleet, head_channel, folder, float(request["grace_s"])).run(starts)
+    _tell_ready(prepared, given, head_channel)
+    return _Agent(fleet, head_channel, prepared, given, float(request["grace_s"])).run(starts)
 
 
-def _surround(prepared: Prepared, head_channel: HeadChannel) -> tuple[str, list[Start]]:
-    """Return the level of the view that this node gives, and how its ranks start in it."""
-    plan, index, environment = prepared.plan, prepared.index, prepared.environment
-    entry = None
-    if plan.cluster.nodes[index].view != "off":
-        from slurm_adapter.node.view.selection import surround  # not without a view
+@record
+class _Given:
+    """What this node gives its ranks."""
 
-        surroundings = surround(plan, index, environment)
-        plan = plan.with_view(surroundings.level).with_settings(index, surroundings.settings)
-        entry = surroundings.entry
-        if surroundings.warning:
-            head_channel.tell(framing.WARNING, surroundings.warning)
-    ranks = list(plan.node_ranks(index))
-    for rank in ranks:
-        make_referenced_directories(plan.job, rank.told)
-    level = plan.cluster.nodes[index].view
-    return level, [
-        make_start(rank, environment, entry, _installing(plan, rank, environment)) for rank in ranks
+    level: str
+    wrapper: str = ""
+    entry: Entry | None = None
+
+    def fits(self, plan: NodePlan) -> bool:
+        """Say whether it is what the plan made before anybody knew counts on."""
+        return self.level == plan.node.view and not self.wrapper
+
+
+def _surround(prepared: Prepared, head_channel: HeadChannel) -> _Given:
+    """Return what this node gives, which may be less than the plan counts on."""
+    if prepared.plan.node.view == "off":
+        return _Given("off")
+    from slurm_adapter.node.view.selection import surround  # not without a view
+
+    found = surround(prepared.plan, prepared.environment, only_try=prepared.only_try)
+    if found.warning:
+        head_channel.tell(framing.WARNING, found.warning)
+    return _Given(found.level, found.wrapper, found.entry)
+
+
+def _tell_ready(prepared: Prepared, given: _Given, head_channel: HeadChannel) -> None:
+    own = (f"{name}={value}" for name, value in prepared.own_values.items())
+    head_channel.tell(framing.READY, given.level, given.wrapper, *own)
+
+
+def _starts(prepared: Prepared, given: _Given) -> list[Start]:
+    """Return how the ranks start, the directories that they are told of made."""
+    if prepared.only_try:
+        return []
+    plan, environment = prepared.plan, prepared.environment
+    for rank in plan.ranks:
+        make_referenced_directories(plan.job, rank.referenced_directories)
+    return [
+        make_start(rank, environment, given.entry, _installing(plan, rank, environment))
+        for rank in plan.ranks
     ]
 
 
 def _installing(
-    plan: Plan, rank: RankPlan, environment: Mapping[str, str]
+    plan: NodePlan, rank: RankPlan, environment: Mapping[str, str]
 ) -> Callable[[int], None] | None:
     """Return what installs a rank's packages; None where none were asked for."""
     if not plan.job.install_requirements:
@@ -106,10 +131,12 @@ class _Agent:
         self,
         fleet: MachineFleet,
         head_channel: HeadChannel,
-        folder: RunFolder | None,
+        prepared: Prepared,
+        given: _Given,
         grace_s: float,
     ) -> None:
-        self._fleet, self._head_channel, self._folder = fleet, head_channel, folder
+        self._fleet, self._head_channel = fleet, head_channel
+        self._prepared, self._given, self._folder = prepared, given, prepared.folder
         self._grace_s = grace_s
         self._begun = self._ending = False
         self._terminator = Terminator(_AGAIN_S)
@@ -122,12 +149,16 @@ class _Agent:
         self._fleet.wake()
 
     def run(self, starts: list[Start]) -> int:
-        """Wait for the word to start, then until nothing is left; return the exit status."""
+        """Wait for the word to start, then until nothing is left; return the exit status.
+
+        `starts` are those of the ranks; empty where the plan for what this node gives is to come.
+        """
+        self._starts = starts
         while not self._over():
             for event in self._fleet.events(self._limit()):
                 self._pass_on(event)
             for kind, body in self._head_channel.listen():
-                self._obey(kind, body, starts)
+                self._obey(kind, body)
             self._heed_time()
             self._head_channel.flush()
             self._fleet.pause(paused=self._head_channel.full)
@@ -177,9 +208,11 @@ class _Agent:
             what = f"{self._folder.path} does not take how rank {event.rank} ended"
             self._head_channel.tell(framing.WARNING, f"{what}: {error.strerror}")
 
-    def _obey(self, kind: bytes, body: bytes, starts: list[Start]) -> None:
+    def _obey(self, kind: bytes, body: bytes) -> None:
         if kind == framing.GO and not (self._begun or self._ending):
-            self._go(starts)
+            self._go()
+        elif kind == framing.PLAN and not (self._begun or self._ending):
+            self._take(unpack_plan(body[1:]))
         elif kind == framing.STOP:
             self._grace_s = float(body)
             self._ending = True
@@ -187,16 +220,28 @@ class _Agent:
             self._ending = True
             self._terminator.kill(time.monotonic())
 
-    def _go(self, starts: list[Start]) -> None:
+    def _take(self, plan: NodePlan) -> None:
+        """Take the plan for what this node gives in place of the one that counted on more."""
+        self._prepared = replace(self._prepared, plan=plan)
+        try:
+            self._starts = _starts(self._prepared, self._given)
+        except AdapterError as error:
+            self._refuse(error)
+        else:
+            _tell_ready(self._prepared, self._given, self._head_channel)
+
+    def _go(self) -> None:
         self._begun = True
         try:
-            self._fleet.start(starts)
+            self._fleet.start(self._starts)
         except (AdapterError, OSError) as error:
-            why = error if isinstance(error, AdapterError) else cannot_run("a rank", error)
-            self._head_channel.tell(framing.UNFIT, str(why.exit_status), why.found, why.remedy)
-            self._ending = True
+            self._refuse(error if isinstance(error, AdapterError) else cannot_run("a rank", error))
         else:
             self._head_channel.tell(framing.BEGUN)
+
+    def _refuse(self, why: AdapterError) -> None:
+        self._head_channel.tell(framing.UNFIT, str(why.exit_status), why.found, why.remedy)
+        self._ending = True
 
     def _heed_time(self) -> None:
         now = time.monotonic()

@@ -43,7 +43,7 @@ def become(ready: Ready, environment: Mapping[str, str], *, log: bool = False) -
     plan, rank, job = ready.plan, ready.rank, ready.plan.job
     if rank.rank == 0:
         check_rendezvous(plan, rank)
-    make_referenced_directories(job, rank.told)
+    make_referenced_directories(job, rank.referenced_directories)
     if log:
         make_folder(job.log_folder, job.folder)
     inherited = rank.environment(without_coerced_locale(environment))
@@ -51,7 +51,7 @@ def become(ready: Ready, environment: Mapping[str, str], *, log: bool = False) -
     if job.install_requirements:
         from slurm_adapter.node.ranks.packages import install
 
-        install(plan, rank, inherited, output)
+        install(ready.node, rank, inherited, output)
     _enter(ready)
     command = rank.words
     command[0] = find_program(command[0], inherited, rank.cwd.value)

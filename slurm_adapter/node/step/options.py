@@ -138,7 +138,7 @@ def job_from(options: argparse.Namespace, words: Sequence[str], base: str) -> Jo
         name=name,
         args=args,
         gpus_per_node=options.gpus_per_node[0] if len(options.gpus_per_node) == 1 else None,
-        gpus_by_part=options.gpus_per_node if len(options.gpus_per_node) > 1 else (),
+        gpus_by_component=options.gpus_per_node if len(options.gpus_per_node) > 1 else (),
         contract=options.contract,
         elastic=_elastic(options.elastic),
         max_restarts=options.max_restarts,

@@ -11,7 +11,7 @@ from slurm_adapter.contracts import wanted_view, with_exported_master
 from slurm_adapter.errors import NotAStepError, StepError
 from slurm_adapter.network.addresses import own_address
 from slurm_adapter.paths import read_text
-from slurm_adapter.plan import Plan, RankPlan, make_plan
+from slurm_adapter.plan import NodePlan, Plan, RankPlan, make_plan
 from slurm_adapter.record import record, replace
 from slurm_adapter.setting import unbuffered
 
@@ -34,13 +34,19 @@ class Ready:
     """A rank that only has to be started."""
 
     plan: Plan
-    rank: RankPlan
+    node: NodePlan
+    """This node's part of it, with the ranks that this task starts or becomes."""
     surroundings: Surroundings | None
     """None where it gets none of its own."""
     warnings: tuple[str, ...]
     """What this process is to warn of: the node's own, and for all ranks those of the plan."""
     network: Found | None = None
     """What was found out about the node's network; None where the job has no other node."""
+
+    @property
+    def rank(self) -> RankPlan:
+        """The rank that this task becomes, or the first of those that it starts."""
+        return self.node.ranks[0]
 
 
 def plan_rank(job: Job, environment: Mapping[str, str], *, only_try: bool = False) -> Ready:
@@ -64,25 +70,25 @@ def plan_rank(job: Job, environment: Mapping[str, str], *, only_try: bool = Fals
     sized = job.with_nodes(len(step.nodes), cluster.nodes[index].gpus)
     plan = make_plan(with_exported_master(sized, environment), cluster, run)
     if job.install_requirements:
-        from slurm_adapter.node.ranks.packages import with_packages
+        from slurm_adapter.node.ranks.packages import package_settings
 
-        plan = with_packages(plan, index, environment, step.local_rank)
+        plan = plan.with_settings({index: package_settings(plan, index, step.local_rank)})
     surroundings = None
     if cluster.nodes[index].view != "off":
         from slurm_adapter.node.view import selection  # 5 ms, not needed without a view
 
-        surroundings = selection.surround(plan, index, environment, only_try=only_try)
-        plan = plan.with_view(surroundings.level).with_settings(index, surroundings.settings)
-    if job.node_starts_ranks:  # this task stands for all of them
-        rank = next(plan.node_ranks(index))
-    else:
-        rank = plan.rank(step.rank, index, step.local_rank)
-    warnings = (*plan.warnings, *_device_warnings(step, environment)) if rank.rank == 0 else ()
+        surroundings = selection.surround(plan.node(index, ()), environment, only_try=only_try)
+        plan = plan.with_surroundings(index, surroundings.level, surroundings.wrapper)
+    plan = plan.filled(index, environment)
+    own = None if job.node_starts_ranks else [plan.rank(step.rank, index, step.local_rank)]
+    node = plan.node(index, own)
+    first = node.ranks[0].rank == 0
+    warnings = (*plan.warnings, *_device_warnings(step, environment)) if first else ()
     if found is not None and step.local_rank == 0:
         warnings = (*warnings, *found.choice.warnings)
     if surroundings is not None and surroundings.warning:
         warnings = (*warnings, surroundings.warning)
-    return Ready(plan, rank, surroundings, warnings, found)
+    return Ready(plan, node, surroundings, warnings, found)
 
 
 def derive_uuid(environment: Mapping[str, str], step_id: str) -> str:
@@ -186,8 +192,10 @@ def _cluster(
 
 def _gpus(step: Step, job: Job, environment: Mapping[str, str]) -> tuple[int, str]:
     """Return the GPUs this node's ranks may use, and what said so."""
-    if job.gpus_by_part:
-        return _gpus_of_part(step, job.gpus_by_part, environment), "given by --gpus-per-node"
+    if job.gpus_by_component:
+        return _gpus_of_component(
+            step, job.gpus_by_component, environment
+        ), "given by --gpus-per-node"
     if job.gpus_per_node is not None:
         return job.gpus_per_node, "given by --gpus-per-node"
     visible, counted = visible_devices(environment), gpu_count(environment)
@@ -203,7 +211,7 @@ def _gpus(step: Step, job: Job, environment: Mapping[str, str]) -> tuple[int, st
     return 0, "no GPUs in the step, none on this node"
 
 
-def _gpus_of_part(step: Step, by_part: tuple[int, ...], environment: Mapping[str, str]) -> int:
+def _gpus_of_component(step: Step, by_part: tuple[int, ...], environment: Mapping[str, str]) -> int:
     """Return what `--gpus-per-node N,N` says of this node's component."""
     size = int(environment["SLURM_HET_SIZE"]) if step.components else 1
     if len(by_part) != size:

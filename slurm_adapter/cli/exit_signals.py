@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from slurm_adapter.errors import AdapterError, BadValueError, signal_status
-from slurm_adapter.node.ranks.subreaper import run_guarded
+from slurm_adapter.node.ranks.subreaper import run_contained
 from slurm_adapter.node.system import signal_forwarding
 from slurm_adapter.output import complain
 
@@ -61,4 +61,4 @@ def leaving_nothing(command: Callable[[], int]) -> int:
 
     for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.flush()
-    return run_guarded(whole)
+    return run_contained(whole)

@@ -196,7 +196,7 @@ def settle(plan: Plan, fleet: AgentFleet, *, only_try: bool = False) -> Plan:
     answers = _give(settled, fleet, only_try=only_try)
     if any(one.wrapper or one.level != node.view for one, node in _with_nodes(answers, plan)):
         for index, one in enumerate(answers):
-            settled = settled.with_surroundings(index, one.level, one.wrapper)
+            settled = settled.with_node_view(index, one.level, one.wrapper)
         answers = _give(settled, fleet, only_try=only_try)
         for one, node in _with_nodes(answers, settled):
             if one.level != node.view:
@@ -284,8 +284,8 @@ def _on_network(node: Node, choice: Choice) -> Node:
     """Return a node as it is reached on the network that was chosen."""
     return replace(
         node,
-        address=choice.way.address,
-        address_reason=f"its address on {choice.way.interface}",
+        address=choice.route.address,
+        address_reason=f"its address on {choice.route.interface}",
         settings=(*node.settings, *choice.settings),
     )
 

@@ -17,7 +17,7 @@ from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.protocol.records import unpack_plan
 from slurm_adapter.node.ranks.events import Ended, Output
 from slurm_adapter.node.ranks.machine import MachineFleet
-from slurm_adapter.node.ranks.spawn import Start, make_start
+from slurm_adapter.node.ranks.spawn import RankStart, make_start
 from slurm_adapter.node.ranks.terminator import Terminator
 from slurm_adapter.node.system import processes, signal_forwarding
 from slurm_adapter.record import record, replace
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from slurm_adapter.node.agent.prepare import Prepared
     from slurm_adapter.node.protocol.framing import FrameReader
     from slurm_adapter.node.ranks.events import Event
-    from slurm_adapter.node.view.view import Entry
+    from slurm_adapter.node.view.view import ViewNamespaces
     from slurm_adapter.plan import NodePlan, RankPlan
 
 _AGAIN_S = 0.2
@@ -73,7 +73,7 @@ class _Given:
 
     level: str
     wrapper: str = ""
-    entry: Entry | None = None
+    namespaces: ViewNamespaces | None = None
 
     def fits(self, plan: NodePlan) -> bool:
         """Say whether it is what the plan made before anybody knew counts on."""
@@ -84,12 +84,12 @@ def _surround(prepared: Prepared, head_channel: HeadChannel) -> _Given:
     """Return what this node gives, which may be less than the plan counts on."""
     if prepared.plan.node.view == "off":
         return _Given("off")
-    from slurm_adapter.node.view.selection import surround  # not without a view
+    from slurm_adapter.node.view.selection import select_view  # not without a view
 
-    found = surround(prepared.plan, prepared.environment, only_try=prepared.only_try)
+    found = select_view(prepared.plan, prepared.environment, only_try=prepared.only_try)
     if found.warning:
         head_channel.tell(framing.WARNING, found.warning)
-    return _Given(found.level, found.wrapper, found.entry)
+    return _Given(found.level, found.wrapper, found.namespaces)
 
 
 def _tell_ready(prepared: Prepared, given: _Given, head_channel: HeadChannel) -> None:
@@ -97,7 +97,7 @@ def _tell_ready(prepared: Prepared, given: _Given, head_channel: HeadChannel) ->
     head_channel.tell(framing.READY, given.level, given.wrapper, *own)
 
 
-def _starts(prepared: Prepared, given: _Given) -> list[Start]:
+def _starts(prepared: Prepared, given: _Given) -> list[RankStart]:
     """Return how the ranks start, the directories that they are told of made."""
     if prepared.only_try:
         return []
@@ -105,7 +105,7 @@ def _starts(prepared: Prepared, given: _Given) -> list[Start]:
     for rank in plan.ranks:
         make_referenced_directories(plan.job, rank.referenced_directories)
     return [
-        make_start(rank, environment, given.entry, _installing(plan, rank, environment))
+        make_start(rank, environment, given.namespaces, _installing(plan, rank, environment))
         for rank in plan.ranks
     ]
 
@@ -148,7 +148,7 @@ class _Agent:
         self._ending = True  # no more: this may have interrupted anything
         self._fleet.wake()
 
-    def run(self, starts: list[Start]) -> int:
+    def run(self, starts: list[RankStart]) -> int:
         """Wait for the word to start, then until nothing is left; return the exit status.
 
         `starts` are those of the ranks; empty where the plan for what this node gives is to come.

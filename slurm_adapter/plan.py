@@ -250,15 +250,15 @@ class Plan:
         )
 
     def with_view(self, level: str) -> Plan:
-        """Return this plan with the same surroundings on all nodes."""
+        """Return this plan with the same view on all nodes."""
         if all(node.view == level for node in self.cluster.nodes):
             return self
         nodes = tuple(replace(node, view=level) for node in self.cluster.nodes)
         cluster = replace(self.cluster, nodes=nodes)
         return replace(self, cluster=cluster, warnings=_warnings(self.job, cluster, self.contract))
 
-    def with_surroundings(self, node_index: int, level: str, wrapper: str = "") -> Plan:
-        """Return this plan with the surroundings that a node turned out to give.
+    def with_node_view(self, node_index: int, level: str, wrapper: str = "") -> Plan:
+        """Return this plan with the view that a node turned out to give.
 
         Args:
             node_index: the node.

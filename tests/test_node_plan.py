@@ -102,7 +102,7 @@ class TestANodesPart:
         self, changes: dict[str, object], views: dict[int, str]
     ) -> None:
         plan = planned(4, views, **changes)
-        plan = plan.with_surroundings(2, "hosts", "libnss_wrapper.so")
+        plan = plan.with_node_view(2, "hosts", "libnss_wrapper.so")
         parts = [plan.node(index) for index in range(4)]
         assert list(map(unpack_plan, pack_plans(parts))) == parts
         assert parts[2].holes == ["PATH", "LD_PRELOAD"]
@@ -125,7 +125,7 @@ class TestANodesPart:
 class TestWhatANodeGives:
     def test_changes_nothing_but_its_own_part(self) -> None:
         plan = planned(3)
-        settled = plan.with_surroundings(1, "off")
+        settled = plan.with_node_view(1, "off")
         assert [node.view for node in settled.cluster.nodes] == ["full", "off", "full"]
         for index in (0, 2):
             assert settled.node(index) == plan.node(index)
@@ -140,12 +140,12 @@ class TestWhatANodeGives:
         plan = planned(2, cache="/fast")
         plan = replace(plan, warnings=(*plan.warnings, "slow network"))
         lesser = "/fast is not shown as /cache: only a full view has it"
-        assert plan.with_surroundings(0, "hosts").warnings == (lesser, "slow network")
-        assert plan.with_surroundings(1, "hosts").warnings == ("slow network",)
+        assert plan.with_node_view(0, "hosts").warnings == (lesser, "slow network")
+        assert plan.with_node_view(1, "hosts").warnings == ("slow network",)
 
     def test_puts_a_library_before_the_users_own(self) -> None:
         plan = planned(2, env={"LD_PRELOAD": "libmine.so"})
-        had = plan.with_surroundings(1, "hosts", "libnss_wrapper.so").node(1)
+        had = plan.with_node_view(1, "hosts", "libnss_wrapper.so").node(1)
         environment = had.ranks[0].environment({"LD_PRELOAD": "libother.so"})
         assert environment["LD_PRELOAD"] == "libnss_wrapper.so:libmine.so"
         assert environment["NSS_WRAPPER_HOSTS"] == f"{had.folder}/hosts"
@@ -153,7 +153,7 @@ class TestWhatANodeGives:
     def test_a_rank_lacks_what_the_first_has(self) -> None:
         (rank,) = (
             planned(2)
-            .with_surroundings(0, "hosts", "libnss_wrapper.so")
+            .with_node_view(0, "hosts", "libnss_wrapper.so")
             .to_json()["nodes"][1]["ranks"]
         )
         assert rank["lacks"] == ["LD_PRELOAD", "NSS_WRAPPER_HOSTS"]

@@ -6,8 +6,8 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-from slurm_adapter.errors import AdapterError, BadValueError
-from slurm_adapter.node.ranks.subreaper import run_guarded
+from slurm_adapter.errors import AdapterError, BadValueError, signal_status
+from slurm_adapter.node.ranks.subreaper import run_contained
 from slurm_adapter.node.system import signal_forwarding
 from slurm_adapter.output import complain
 
@@ -35,7 +35,7 @@ def exiting_when_stopped(*more: signal.Signals) -> Iterator[None]:
     """
 
     def leave(number: int, _: object) -> NoReturn:
-        raise SystemExit(128 + number)
+        raise SystemExit(signal_status(number))
 
     before = {
         number: signal_forwarding.listen(number, leave)
@@ -61,4 +61,4 @@ def leaving_nothing(command: Callable[[], int]) -> int:
 
     for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.flush()
-    return run_guarded(whole)
+    return run_contained(whole)

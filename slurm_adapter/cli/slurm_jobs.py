@@ -11,7 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from slurm_adapter.cli.report import say
-from slurm_adapter.errors import NODE_LOST, AdapterError, ClusterUnfitError, printable
+from slurm_adapter.errors import (
+    NODE_LOST,
+    AdapterError,
+    ClusterUnfitError,
+    printable,
+    signal_status,
+)
 from slurm_adapter.launch.batch import states
 from slurm_adapter.launch.batch.follower import Follower, told
 from slurm_adapter.launch.batch.records import (
@@ -91,7 +97,7 @@ def _follow(record: BatchRecord, submit_host: SubmitHost, *, output: bool) -> in
         say(f"job {record.job_id} goes on; slurm-adapter stop {record.key} ends it")
         raise
     except BrokenPipeError:  # whoever read it has seen enough
-        return 128 + signal.SIGPIPE
+        return signal_status(signal.SIGPIPE)
 
 
 def _nothing(index: int | None, lines: bytes) -> None:

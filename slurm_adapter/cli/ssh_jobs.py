@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 from slurm_adapter.cli.report import say
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.cluster.hostlist import fold_hostlist
-from slurm_adapter.errors import NODE_LOST, AdapterError, BadValueError, ClusterUnfitError
+from slurm_adapter.errors import (
+    NODE_LOST,
+    AdapterError,
+    BadValueError,
+    ClusterUnfitError,
+    signal_status,
+)
 from slurm_adapter.launch.ssh import follow
 from slurm_adapter.launch.ssh.fleet import AgentFleet, Timing
 from slurm_adapter.launch.ssh.records import (
@@ -100,7 +106,7 @@ def show_logs(job_id: str, *, stay: bool) -> int:
         _say_it_goes_on(record)
         return leaving.status
     except BrokenPipeError:  # whoever read it has seen enough
-        return 128 + signal.SIGPIPE if stay else 0
+        return signal_status(signal.SIGPIPE) if stay else 0
     except OSError as error:
         raise AdapterError(f"the output cannot be shown: {error.strerror}") from error
 

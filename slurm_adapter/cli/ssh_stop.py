@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from slurm_adapter.cli.report import say
 from slurm_adapter.cli.ssh_jobs import LOOK_S, connect, find
-from slurm_adapter.errors import NODE_LOST, ClusterUnfitError
+from slurm_adapter.errors import NODE_LOST, ClusterUnfitError, signal_status
 from slurm_adapter.launch.ssh import follow
 from slurm_adapter.launch.ssh.records import head_host, head_lives, head_pid
 from slurm_adapter.node.ranks.supervise import STOP_DETACHED
@@ -18,7 +18,7 @@ from slurm_adapter.node.ranks.supervise import STOP_DETACHED
 if TYPE_CHECKING:
     from slurm_adapter.launch.ssh.records import JobRecord, Record
 
-_STOPPED = 128 + signal.SIGTERM
+_STOPPED = signal_status(signal.SIGTERM)
 _CONFIRM_S = 15.0
 """What ending a job may take beyond its grace and its time-out for links."""
 

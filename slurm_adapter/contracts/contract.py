@@ -44,7 +44,7 @@ class Contract(Protocol):
         """Whether scripts reach nodes by ModelArts' names where those resolve."""
 
     def default_view(self, tasks: int) -> str:
-        """Return the surroundings that its scripts are used to, with `tasks` ranks on a node."""
+        """Return the view that its scripts are used to, with `tasks` ranks on a node."""
 
     def ranks_on(self, node: Node) -> int:
         """Return how many processes are started on a node, 1 or more, each what `starts` says.

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from slurm_adapter.errors import ClusterUnfitError, printable
+from slurm_adapter.errors import ClusterUnfitError, ending_signal, printable
 from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.protocol.framing import BrokenFrameError, FrameReader, frame
 from slurm_adapter.quoting import shell_words
@@ -215,8 +215,8 @@ class Agent:
         if status == framing.UNHEARD:
             self.confirmed = True
             return "it heard nothing from here for too long, and has ended what ran there"
-        number = status - 128
-        if number > 0 and number in {one.value for one in signal.Signals}:
+        number = ending_signal(status)
+        if number in {one.value for one in signal.Signals}:
             return f"its agent was ended by {signal.Signals(number).name}"
         self._hear_error()
         said = _last_lines(self._error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.protocol.records import pack
 from slurm_adapter.node.ranks.events import Ended, Lost
 from slurm_adapter.node.ranks.first_failure import FirstFailure
+from slurm_adapter.node.ranks.terminator import Terminator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,16 +102,15 @@ def collect(fleet: AgentFleet, show: Callable[[Event], None]) -> tuple[FirstFail
 
 def end(fleet: AgentFleet) -> list[str]:
     """End a job on all its nodes; return words for each where that is not confirmed."""
-    fleet.send(signal.SIGTERM)
-    kill_at = time.monotonic() + fleet.timing.grace_s + PATIENCE_S
-    killed = False
+    terminator = Terminator(_DEATH_S)
+    terminator.begin(time.monotonic(), fleet.timing.grace_s + PATIENCE_S)
     while fleet.remains():
-        for _ in fleet.events(_POLL_S):
-            continue
-        if time.monotonic() > kill_at and killed:
+        now = time.monotonic()
+        if now > terminator.killed_at_s + _DEATH_S:
             late = [agent for agent in fleet.agents if not agent.gone]
             return [*fleet.left, *(f"{one.name}: its agent does not end" for one in late)]
-        if time.monotonic() > kill_at:
-            fleet.send(signal.SIGKILL)
-            kill_at, killed = time.monotonic() + _DEATH_S, True
+        while (number := terminator.due(now)) is not None:
+            fleet.send(number)
+        for _ in fleet.events(_POLL_S):
+            continue
     return fleet.left

@@ -195,7 +195,7 @@ def settle(plan: Plan, fleet: AgentFleet, *, only_try: bool = False) -> Plan:
     final = plan
     answers = _give(plan, fleet, only_try=only_try)
     for index, one in enumerate(answers):
-        final = final.with_surroundings(index, one.level, one.wrapper)
+        final = final.with_node_view(index, one.level, one.wrapper)
     if final is not plan:
         answers = _give(final, fleet, only_try=only_try)
         for one, node in zip(answers, final.cluster.nodes, strict=True):
@@ -280,8 +280,8 @@ def _on_network(node: Node, choice: Choice) -> Node:
     """Return a node as it is reached on the network that was chosen."""
     return replace(
         node,
-        address=choice.way.address,
-        address_reason=f"its address on {choice.way.interface}",
+        address=choice.route.address,
+        address_reason=f"its address on {choice.route.interface}",
         settings=(*node.settings, *choice.settings),
     )
 

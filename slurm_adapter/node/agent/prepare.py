@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @record
 class Prepared:
-    """A node whose ranks only need their surroundings."""
+    """A node whose ranks only need their view."""
 
     plan: NodePlan
     environment: Mapping[str, str]

@@ -17,7 +17,8 @@ from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.protocol.records import unpack_plan
 from slurm_adapter.node.ranks.events import Ended, Output
 from slurm_adapter.node.ranks.machine import MachineFleet
-from slurm_adapter.node.ranks.spawn import Start, make_start
+from slurm_adapter.node.ranks.spawn import RankStart, make_start
+from slurm_adapter.node.ranks.terminator import Terminator
 from slurm_adapter.node.system import processes, signal_forwarding
 from slurm_adapter.record import record, replace
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from slurm_adapter.node.agent.prepare import Prepared
     from slurm_adapter.node.protocol.framing import FrameReader
     from slurm_adapter.node.ranks.events import Event
-    from slurm_adapter.node.view.view import Entry
+    from slurm_adapter.node.view.view import ViewNamespaces
     from slurm_adapter.plan import NodePlan, RankPlan
 
 _AGAIN_S = 0.2
@@ -72,7 +73,7 @@ class _Given:
 
     level: str
     wrapper: str = ""
-    entry: Entry | None = None
+    namespaces: ViewNamespaces | None = None
 
     def fits(self, plan: NodePlan) -> bool:
         """Say whether it is what the plan made before anybody knew counts on."""
@@ -83,12 +84,12 @@ def _surround(prepared: Prepared, head_channel: HeadChannel) -> _Given:
     """Return what this node gives, which may be less than the plan counts on."""
     if prepared.plan.node.view == "off":
         return _Given("off")
-    from slurm_adapter.node.view.selection import surround  # not without a view
+    from slurm_adapter.node.view.selection import select_view  # not without a view
 
-    found = surround(prepared.plan, prepared.environment, only_try=prepared.only_try)
+    found = select_view(prepared.plan, prepared.environment, only_try=prepared.only_try)
     if found.warning:
         head_channel.tell(framing.WARNING, found.warning)
-    return _Given(found.level, found.wrapper, found.entry)
+    return _Given(found.level, found.wrapper, found.namespaces)
 
 
 def _tell_ready(prepared: Prepared, given: _Given, head_channel: HeadChannel) -> None:
@@ -96,7 +97,7 @@ def _tell_ready(prepared: Prepared, given: _Given, head_channel: HeadChannel) ->
     head_channel.tell(framing.READY, given.level, given.wrapper, *own)
 
 
-def _starts(prepared: Prepared, given: _Given) -> list[Start]:
+def _starts(prepared: Prepared, given: _Given) -> list[RankStart]:
     """Return how the ranks start, the directories that they are told of made."""
     if prepared.only_try:
         return []
@@ -104,7 +105,7 @@ def _starts(prepared: Prepared, given: _Given) -> list[Start]:
     for rank in plan.ranks:
         make_referenced_directories(plan.job, rank.referenced_directories)
     return [
-        make_start(rank, environment, given.entry, _installing(plan, rank, environment))
+        make_start(rank, environment, given.namespaces, _installing(plan, rank, environment))
         for rank in plan.ranks
     ]
 
@@ -138,8 +139,7 @@ class _Agent:
         self._prepared, self._given, self._folder = prepared, given, prepared.folder
         self._grace_s = grace_s
         self._begun = self._ending = False
-        self._kill_at: float | None = None
-        self._killed_at: float | None = None
+        self._terminator = Terminator(_AGAIN_S)
         for number in signal_forwarding.STOP_SIGNALS:
             signal.signal(number, self._on_signal)
 
@@ -148,7 +148,7 @@ class _Agent:
         self._ending = True  # no more: this may have interrupted anything
         self._fleet.wake()
 
-    def run(self, starts: list[Start]) -> int:
+    def run(self, starts: list[RankStart]) -> int:
         """Wait for the word to start, then until nothing is left; return the exit status.
 
         `starts` are those of the ranks; empty where the plan for what this node gives is to come.
@@ -174,7 +174,7 @@ class _Agent:
 
     def _over(self) -> bool:
         if self._fleet.running() or self._fleet.remains():
-            return self._killed_at is not None and self._killed_at + _GIVE_UP_S < time.monotonic()
+            return self._terminator.killed_at_s + _GIVE_UP_S < time.monotonic()
         return self._begun or self._ending
 
     def _left(self) -> str:
@@ -189,9 +189,7 @@ class _Agent:
         times = [
             now + framing.LONGEST_BEAT_S if self._head_channel.lost else self._head_channel.due_s
         ]
-        if self._kill_at is not None:
-            times.append(self._kill_at)
-        return max(0.0, min(times) - now)
+        return max(0.0, min(min(times) - now, self._terminator.wait_s(now)))
 
     def _pass_on(self, event: Event) -> None:
         if isinstance(event, Output):
@@ -219,9 +217,8 @@ class _Agent:
             self._grace_s = float(body)
             self._ending = True
         elif kind == framing.KILL:
-            self._grace_s = 0.0
             self._ending = True
-            self._kill_at = time.monotonic()
+            self._terminator.kill(time.monotonic())
 
     def _take(self, plan: NodePlan) -> None:
         """Take the plan for what this node gives in place of the one that counted on more."""
@@ -251,10 +248,7 @@ class _Agent:
         self._head_channel.heed_time(now)
         if self._head_channel.lost and (self._folder is None or not self._begun):
             self._ending = True  # a detached run goes on
-        if self._ending and self._kill_at is None:
-            self._fleet.send(signal.SIGTERM)
-            self._kill_at = now + self._grace_s
-        if self._kill_at is not None and now >= self._kill_at:
-            self._fleet.send(signal.SIGKILL)
-            self._killed_at = self._killed_at or now
-            self._kill_at = now + _AGAIN_S
+        if self._ending:
+            self._terminator.begin(now, self._grace_s)
+        while (number := self._terminator.due(now)) is not None:
+            self._fleet.send(number)

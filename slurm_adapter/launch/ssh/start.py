@@ -12,7 +12,7 @@ from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import VISIBLE_DEVICES
 from slurm_adapter.contracts import wanted_view
 from slurm_adapter.errors import ClusterUnfitError, printable
-from slurm_adapter.job.job import VIEWS
+from slurm_adapter.job.options import VIEWS
 from slurm_adapter.launch.snapshot import moved_to
 from slurm_adapter.launch.ssh.network import choose_network
 from slurm_adapter.network.addresses import is_loopback

@@ -19,7 +19,7 @@ from hashlib import blake2b
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
-import slurm_adapter
+from slurm_adapter import errors
 
 _ROOMS = ("node", "contracts", "cluster", "network", "job")
 _FILES = ("plan", "quoting", "setting", "output", "record", "record_help", "paths", "errors")
@@ -94,7 +94,7 @@ def agent_files() -> AgentFiles:
 
 def _sources() -> dict[str, bytes]:
     """Return the text of each module by its name in the archive."""
-    root = Path(slurm_adapter.__file__).parent
+    root = Path(errors.__file__).parent
     rooms = [path for room in _ROOMS for path in sorted((root / room).rglob("*.py"))]
     paths = [root / "__init__.py", *(root / f"{name}.py" for name in _FILES), *rooms]
     return {f"slurm_adapter/{path.relative_to(root)}": path.read_bytes() for path in paths}

@@ -140,6 +140,16 @@ class Supervisor:
                 signal_forwarding.listen(number, handler)
         return self._status()
 
+    @property
+    def stopped(self) -> bool:
+        """Whether somebody wanted it to end."""
+        return bool(self._signals)
+
+    def stop(self) -> None:
+        """End the ranks in order, as the first signal that means it does; from any thread."""
+        self._signals.append(STOP_DETACHED)
+        self._fleet.wake()
+
     def _on_signal(self, number: int, _: object) -> None:
         # No words here: a handler may interrupt a write to the very stream it would write to.
         if number not in self._ends:

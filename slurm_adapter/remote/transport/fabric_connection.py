@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import paramiko
 
+from slurm_adapter.errors import signal_status
 from slurm_adapter.remote.transport import run
 from slurm_adapter.remote.transport.paramiko_hooks import ERROR, OUTPUT, ROOM, STATUS
 from slurm_adapter.remote.transport.port import RUN_LIMIT_S, ConnectionLostError, NoAnswerError
@@ -161,7 +162,7 @@ class FabricChannel:
         """See `CommandChannel.status`."""
         self._news.seen(STATUS)
         if self._watch.signal is not None:
-            return 128 + self._watch.signal
+            return signal_status(self._watch.signal)
         if not self._channel.exit_status_ready():
             return None
         status = int(self._channel.recv_exit_status())

@@ -5,23 +5,20 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from slurm_adapter.cli.report import say
-from slurm_adapter.cli.request import job_from_options, options_from_layers
-from slurm_adapter.cli.submit_request import SubmitRequest, UploadResult, zipapp_path
-from slurm_adapter.launch import login_job, slurm
+from slurm_adapter.launch import slurm
+from slurm_adapter.launch.batch import login_job
+from slurm_adapter.launch.batch.request import SubmitRequest, UploadResult, zipapp_path
 from slurm_adapter.launch.container_runtime import in_container
 from slurm_adapter.launch.script.environment import check_syntax
 from slurm_adapter.launch.script.zipapp import write_zipapp, zipapp_words
 from slurm_adapter.launch.snapshot import folder_of, planned
 from slurm_adapter.launch.ssh.start import crossing
-from slurm_adapter.node.job_files import working_directory
 from slurm_adapter.record import replace
 from slurm_adapter.remote.login_host import open_login, read_login
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from slurm_adapter.cli.options import Given
     from slurm_adapter.job.job import Job
     from slurm_adapter.remote.code import Code
     from slurm_adapter.remote.login_host import LoginHost
@@ -30,17 +27,22 @@ _NOT_KNOWN = "/<home>"
 """The home directory of a login node that has not been asked."""
 
 
-def request_at_login_host(login: str, given: Given, *, connect: bool) -> SubmitRequest:
-    """Return what to submit through a login node; the arguments are `make_submit_request`'s.
+def request_at_login_host(
+    login: str, job: Job, say: Callable[[str], None], *, connect: bool
+) -> SubmitRequest:
+    """Return what to submit through a login node.
+
+    Args:
+        login: `[user@]host`.
+        job: its code lies here, every other place there; `remote_paths.HOME` or `~` stands for
+            the home directory there.
+        say: gets warnings.
+        connect: whether the login node is connected to.
 
     Raises:
         AdapterError: for what cannot be meant, or reached.
     """
     read_login(login)
-    said = options_from_layers(given, at_login=True)
-    job = job_from_options(said, working_directory())
-    if said.job_folder is None:
-        job = login_job.with_default_folder(job)
     check_syntax(job.prologue)
     job.check_kept(os.environ)
     kept = {name: os.environ[name] for name in job.keep}
@@ -70,14 +72,14 @@ def _there(
     program, copied = job.program, f"{found.told}, from {found.folder} to {login}"
     if submit_host is None:
         copied += f", where {_NOT_KNOWN} is your home directory"
-    job = in_container(login_job.settled(planned(job), home), submit_host)
+    job = in_container(login_job.rebased(planned(job), home), submit_host)
     return SubmitRequest(
         job,
         program,
         submit_host,
         zipapp_words(python, zipapp_path(job)),
         home,
-        lambda: _ship(found, job, submit_host),
+        lambda: _upload(found, job, submit_host),
         snapshot=folder_of(job),
         warnings=(
             *found.warnings,
@@ -90,7 +92,7 @@ def _there(
     )
 
 
-def _ship(found: Code, job: Job, submit_host: LoginHost | None) -> UploadResult:
+def _upload(found: Code, job: Job, submit_host: LoginHost | None) -> UploadResult:
     """Have the code, and what makes ranks of tasks, where the nodes of the cluster find them."""
     if submit_host is None:
         return UploadResult()

@@ -25,11 +25,12 @@ def with_default_folder(job: Job) -> Job:
     return replace(job, folder=f"{HOME}/slurm-adapter/{job.file_stem}")
 
 
-def settled(job: Job, home: str) -> Job:
+def rebased(job: Job, home: str) -> Job:
     """Return a job with the home directory there in all its places."""
 
     def put(path: str) -> str:
-        return at_home(path, home)
+        written_out = HOME + path[1:] if path == "~" or path.startswith("~/") else path
+        return at_home(written_out, home)
 
     def channels(given: tuple[Channel, ...]) -> tuple[Channel, ...]:
         return tuple(replace(channel, path=put(channel.path)) for channel in given)

@@ -1,4 +1,4 @@
-"""What `sbatch` submits, and where: the job as it will run, and the submit host."""
+"""What is submitted, and where: a job as it will run, and the submit host."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slurm_adapter.cli.request import job_from_options, options_from_layers
-from slurm_adapter.errors import BadValueError
 from slurm_adapter.launch.container_runtime import in_container, warn_of_image
 from slurm_adapter.launch.script.environment import check_syntax, warn_of_venv
 from slurm_adapter.launch.script.zipapp import write_zipapp, zipapp_name
@@ -19,14 +17,13 @@ from slurm_adapter.remote.submit_host import LocalHost
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from slurm_adapter.cli.options import Given
     from slurm_adapter.job.job import Job, Program
     from slurm_adapter.remote.submit_host import SubmitHost
 
 
 @dataclass(frozen=True)
 class UploadResult:
-    """What came of a delivery."""
+    """What came of taking along what a job needs."""
 
     warnings: tuple[str, ...] = ()
     done: str = ""
@@ -47,7 +44,7 @@ class SubmitRequest:
     """What starts slurm-adapter on a node."""
     base: str
     """The directory that relative log paths mean."""
-    deliver: Callable[[], UploadResult]
+    upload: Callable[[], UploadResult]
     """Has everything there that the job takes along: a copy of its code, where it gets one.
 
     Raises `AdapterError` where that cannot be.
@@ -65,42 +62,30 @@ class SubmitRequest:
     more: Mapping[str, str] = field(default_factory=dict)
     """Variables that are taken along there."""
 
+    def close(self) -> None:
+        """Let go of the submit host."""
+        if self.submit_host is not None:
+            self.submit_host.close()
 
-def make_submit_request(
-    given: Given, *, snapshot: bool, connect: bool, only_write: bool
-) -> SubmitRequest:
-    """Return what to submit where.
+
+def request_here(job: Job, *, snapshot: bool) -> SubmitRequest:
+    """Return what is submitted on this machine.
 
     Args:
-        given: what is said of the job.
-        snapshot: whether the job gets a copy of its code; through a login node it always does.
-        connect: whether a login node is connected to.
-        only_write: whether only the script is written.
+        job: as it was asked for.
+        snapshot: whether it gets a copy of its code.
 
     Raises:
-        AdapterError: for what cannot be meant, or reached.
+        AdapterError: for what cannot be meant, or is not here.
     """
-    said = options_from_layers(given)
-    if said.login:
-        if only_write:
-            raise BadValueError(
-                "--script writes a script here, and with --login its code would not be there",
-                "Leave one of them out; --dry-run shows the script.",
-            )
-        from slurm_adapter.cli.sbatch_login import request_at_login_host  # SSH, pathspec
-
-        return request_at_login_host(said.login, given, connect=connect)
-    job = job_from_options(said, working_directory())
     check_syntax(job.prologue)
-    return _here(in_container(job, LocalHost()), snapshot=snapshot)
-
-
-def _here(job: Job, *, snapshot: bool) -> SubmitRequest:
-    submit_host, code, program = LocalHost(), job.code, job.program
+    submit_host = LocalHost()
+    job = in_container(job, submit_host)
+    code, program = job.code, job.program
     if snapshot:
         job = planned(job)
 
-    def deliver() -> UploadResult:
+    def upload() -> UploadResult:
         warnings = take(code, job) if snapshot else ()
         if job.container is not None:
             write_zipapp(submit_host, job.folder)
@@ -112,7 +97,7 @@ def _here(job: Job, *, snapshot: bool) -> SubmitRequest:
         submit_host,
         adapter_words(),
         working_directory(),
-        deliver,
+        upload,
         snapshot=folder_of(job) if snapshot else "",
         warnings=(*warn_of_venv(job), *warn_of_image(job, submit_host)),
         files=(zipapp_path(job),) if job.container is not None else (),
@@ -125,7 +110,7 @@ def zipapp_path(job: Job) -> str:
 
 
 def adapter_words() -> list[str]:
-    """Return what starts slurm-adapter on a node: the absolute path of this very program.
+    """Return what starts slurm-adapter on a node: the absolute path of the installed command.
 
     A path, because nodes need not have the same PATH; the installed command rather than
     `python -m`, which would put the working directory, and any `types.py` in it, before the

@@ -115,13 +115,12 @@ class Start:
 
     def _sync(self, moved: Job, agents: Sequence[Agent]) -> None:
         """Copy the code to where the moved job has it on all hosts."""
-        from slurm_adapter.remote.code import Target, find_code, sync  # noqa: PLC0415 - pathspec
+        from slurm_adapter.remote.code import find_code, sync  # noqa: PLC0415 - pathspec
 
         job = self._job
         jobs = f"{job.code}/slurm-adapter"  # where jobs have their folders unless told otherwise
         code = find_code(job.code, (job.folder, jobs))
-        targets = [Target(agent.connection, agent.python) for agent in agents]
-        synced = sync(code, moved.code, targets)
+        synced = sync(code, moved.code, agents)
         self._copies = [host.version for host in synced.hosts]
         for warning in synced.warnings:
             self._warn(warning)

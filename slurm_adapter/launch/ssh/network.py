@@ -12,8 +12,7 @@ from slurm_adapter.network import routes
 from slurm_adapter.network.choose import Route, choose, given_variables, rdma_chooser
 from slurm_adapter.network.gids import NcclVersion
 from slurm_adapter.network.interfaces import listed
-from slurm_adapter.node.protocol import framing
-from slurm_adapter.node.protocol.records import pack
+from slurm_adapter.node.protocol.messages import Tried, TryConnections
 from slurm_adapter.record import replace
 
 if TYPE_CHECKING:
@@ -192,20 +191,20 @@ def _tried(
     In a ring every node is reached by one and reaches one; node 0 is where all ranks meet.
     """
     ring = [sorted({0, (index + 1) % len(nodes)} - {index}) for index in range(len(nodes))]
-    messages = [
-        pack(
-            [
+    requests = [
+        TryConnections(
+            tuple(
                 (network.ways[index].address, network.ways[peer].address, reports[peer].listens)
                 for network in networks
                 for peer in peers
-            ]
+            )
         )
         for index, peers in enumerate(ring)
     ]
-    answers = fleet.ask(messages, framing.TRY, framing.TRIED)
+    answers = fleet.ask(requests, Tried)
     failures: list[list[str]] = [[] for _ in networks]
     for index, (peers, answer) in enumerate(zip(ring, answers, strict=True)):
-        results = iter(answer.decode(errors="replace").split("\0"))
+        results = iter(answer.reasons)
         for network, failed in zip(networks, failures, strict=True):
             for peer in peers:
                 why = next(results, "it did not say")

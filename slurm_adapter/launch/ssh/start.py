@@ -18,7 +18,7 @@ from slurm_adapter.network.report import Report
 from slurm_adapter.network.table import row_of
 from slurm_adapter.node.agent.leftovers import RUN_VARIABLE
 from slurm_adapter.node.facts.facts import FIRST_PORT, is_loopback
-from slurm_adapter.node.protocol import framing
+from slurm_adapter.node.protocol.messages import Facts, Look, Ready, TakePlan
 from slurm_adapter.node.protocol.records import pack
 from slurm_adapter.plan import Plan, make_plan
 from slurm_adapter.record import replace
@@ -86,43 +86,40 @@ def look_around(
     """
     wanted = job.wanted_port(environment)
     requests = [
-        pack(
-            {
-                "job": job,
-                "name": node.name,
-                "address": node.address,
-                "python": node.python,
-                "several": len(nodes) > 1,
-                "code": code_is_there,
-                "copy": None if copies is None else copies[index],
-                "first": index == 0,
-                "port": wanted,
-                "run": run,
-                "detached": fleet.timing.detached,
-                "grace_s": fleet.timing.grace_s,
-                "link_s": fleet.timing.link_s,
-            }
+        Look(
+            job=job,
+            name=node.name,
+            address=node.address,
+            python=node.python,
+            several=len(nodes) > 1,
+            code=code_is_there,
+            copy=None if copies is None else copies[index],
+            first=index == 0,
+            port=wanted,
+            run=run,
+            detached=fleet.timing.detached,
+            grace_s=fleet.timing.grace_s,
+            link_s=fleet.timing.link_s,
         )
         for index, node in enumerate(nodes)
     ]
-    answers = fleet.ask(requests, framing.ASK, framing.FACTS)
-    found = [_facts(answer) for answer in answers]
+    found = fleet.ask(requests, Facts)
     for agent, facts in zip(fleet.agents, found, strict=True):
-        agent.clock_s = agent.answered_s - float(facts["clock"])
+        agent.clock_s = agent.answered_s - facts.clock_s
     known = tuple(_known(job, node, facts) for node, facts in zip(nodes, found, strict=True))
     _check_addresses(known)
     rows: list[Row] = []
     warnings: list[str] = []
-    if all("network" in facts for facts in found):
+    if all(facts.network is not None for facts in found):
         reports = [_report(node, facts) for node, facts in zip(nodes, found, strict=True)]
-        reached = [facts["address"] for facts in found]
+        reached = [facts.address for facts in found]
         choices = choose_network(job, nodes, reports, reached, fleet)
         known = tuple(_on_network(*one) for one in zip(known, choices, strict=True))
         for node, choice, report in zip(nodes, choices, reports, strict=True):
             rows.append(row_of(node.name, choice, report.interfaces, report.gpus_near))
             warnings += choice.warnings
     if wanted is None:
-        port = int(found[0]["port"])
+        port = found[0].port or FIRST_PORT
         reason = f"the first free one on {known[0].address} from {FIRST_PORT} up"
     else:
         port, reason = wanted
@@ -133,7 +130,7 @@ def look_around(
 
 def dry_plan(job: Job, nodes: Sequence[Node], environment: Mapping[str, str]) -> Plan:
     """Return the plan as far as it is known without asking any host."""
-    known = tuple(_known(job, node, {}) for node in nodes)
+    known = tuple(_known(job, node, None) for node in nodes)
     if len(known) > 1:
         more = not_known_yet({})
         known = tuple(replace(one, settings=(*one.settings, *more)) for one in known)
@@ -162,8 +159,7 @@ def start(plan: Plan, fleet: AgentFleet) -> None:
         AdapterError: naming every node that cannot; the fleet has to be ended then.
     """
     message = pack((plan.job, plan.cluster, plan.run))
-    plans = [f"{agent.index}\0".encode() + message for agent in fleet.agents]
-    fleet.ask(plans, framing.PLAN, framing.READY)
+    fleet.ask([TakePlan(agent.index, message) for agent in fleet.agents], Ready)
     fleet.run(
         [
             range(first, first + count)
@@ -172,17 +168,12 @@ def start(plan: Plan, fleet: AgentFleet) -> None:
     )
 
 
-def _facts(body: bytes) -> dict[str, str]:
-    texts = body.decode("utf-8", "surrogateescape").split("\0")
-    return {name: value for name, _, value in (text.partition("=") for text in texts)}
-
-
-def _known(job: Job, node: Node, facts: Mapping[str, str]) -> Node:
+def _known(job: Job, node: Node, facts: Facts | None) -> Node:
     """Return a node with what is known of it now."""
-    gpus, reason, settings = _gpus(job, node, int(facts["gpus"]) if "gpus" in facts else None)
+    gpus, reason, settings = _gpus(job, node, None if facts is None else facts.gpus)
     return replace(
         node,
-        address=facts.get("address", node.address),
+        address=node.address if facts is None else facts.address,
         address_reason=node.address_reason if node.address else "where this machine reached it",
         gpus=gpus,
         gpus_reason=reason,
@@ -191,9 +182,9 @@ def _known(job: Job, node: Node, facts: Mapping[str, str]) -> Node:
     )
 
 
-def _report(node: Node, facts: Mapping[str, str]) -> Report:
+def _report(node: Node, facts: Facts) -> Report:
     try:
-        return Report.from_json(facts["network"])
+        return Report.from_json(facts.network or "")
     except ValueError as error:
         raise ClusterUnfitError(
             f"{node.name}: what it tells of its network makes no sense"

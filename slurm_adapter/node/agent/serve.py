@@ -10,9 +10,20 @@ import os
 import time
 
 from slurm_adapter.errors import AdapterError
-from slurm_adapter.node.agent.head_channel import HeadChannel
+from slurm_adapter.node.agent.head_channel import unfit
 from slurm_adapter.node.job_files import cannot_run, make_referenced_directories
 from slurm_adapter.node.protocol import framing
+from slurm_adapter.node.protocol.messages import (
+    Begun,
+    Go,
+    Gone,
+    Kill,
+    RankEnded,
+    RankOutput,
+    Ready,
+    Stop,
+    Warned,
+)
 from slurm_adapter.node.ranks.events import Ended, Output
 from slurm_adapter.node.ranks.machine import MachineFleet
 from slurm_adapter.node.ranks.spawn import Start, make_start
@@ -21,11 +32,11 @@ from slurm_adapter.node.system import processes, signals
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
 
+    from slurm_adapter.node.agent.head_channel import HeadChannel
     from slurm_adapter.node.agent.prepare import Prepared
     from slurm_adapter.node.agent.run_folder import RunFolder
-    from slurm_adapter.node.protocol.framing import FrameReader
+    from slurm_adapter.node.protocol.messages import Look, Request
     from slurm_adapter.node.ranks.events import Event
     from slurm_adapter.plan import Plan, RankPlan
 
@@ -35,34 +46,33 @@ _GIVE_UP_S = 10.0
 """After which what does not even die of SIGKILL is named and left."""
 
 
-def serve(prepared: Prepared, request: Mapping[str, Any], reader: FrameReader) -> int:
+def serve(prepared: Prepared, look: Look, channel: HeadChannel) -> int:
     """Start a node's ranks when the head says so, and stay until all are gone.
 
     Args:
         prepared: the node.
-        request: `grace_s`, seconds from TERM to KILL where the head cannot say; `link_s`,
-            seconds of silence after which it is taken for lost.
-        reader: what the head's messages have been read with so far.
+        look: what the head wanted to know of it, and how long is waited for what.
+        channel: to the head.
 
     Returns:
         The exit status: 0; `framing.UNHEARD` where the head was lost; an error's own.
     """
     folder = prepared.folder
     fleet = MachineFleet(None if folder is None else folder.open_output)
-    head_channel = HeadChannel(fleet.watch, reader, float(request["link_s"]))
+    channel.join(fleet.watch, look.link_s)
     try:
-        level, starts = _surround(prepared, head_channel)
+        level, starts = _surround(prepared, channel)
     except AdapterError as error:
-        head_channel.tell(framing.UNFIT, str(error.exit_status), error.found, error.remedy)
-        head_channel.finish()
+        channel.tell(unfit(error))
+        channel.finish()
         return error.exit_status
     gc.freeze()  # going over it would copy pages that are the parent processes', too
     gc.enable()
-    head_channel.tell(framing.READY, level)
-    return _Agent(fleet, head_channel, folder, float(request["grace_s"])).run(starts)
+    channel.tell(Ready(level))
+    return _Agent(fleet, channel, folder, look.grace_s).run(starts)
 
 
-def _surround(prepared: Prepared, head_channel: HeadChannel) -> tuple[str, list[Start]]:
+def _surround(prepared: Prepared, channel: HeadChannel) -> tuple[str, list[Start]]:
     """Return the level of the view that this node gives, and how its ranks start in it."""
     plan, index, environment = prepared.plan, prepared.index, prepared.environment
     entry = None
@@ -73,7 +83,7 @@ def _surround(prepared: Prepared, head_channel: HeadChannel) -> tuple[str, list[
         plan = plan.with_view(surroundings.level).with_settings(index, surroundings.settings)
         entry = surroundings.entry
         if surroundings.warning:
-            head_channel.tell(framing.WARNING, surroundings.warning)
+            channel.tell(Warned(surroundings.warning))
     ranks = list(plan.node_ranks(index))
     for rank in ranks:
         make_referenced_directories(plan.job, rank.told)
@@ -103,11 +113,11 @@ class _Agent:
     def __init__(
         self,
         fleet: MachineFleet,
-        head_channel: HeadChannel,
+        channel: HeadChannel,
         folder: RunFolder | None,
         grace_s: float,
     ) -> None:
-        self._fleet, self._head_channel, self._folder = fleet, head_channel, folder
+        self._fleet, self._channel, self._folder = fleet, channel, folder
         self._grace_s = grace_s
         self._begun = self._ending = False
         self._kill_at: float | None = None
@@ -125,19 +135,19 @@ class _Agent:
         while not self._over():
             for event in self._fleet.events(self._limit()):
                 self._pass_on(event)
-            for kind, body in self._head_channel.listen():
-                self._obey(kind, body, starts)
+            for request in self._channel.listen():
+                self._obey(request, starts)
             self._heed_time()
-            self._head_channel.flush()
-            self._fleet.pause(paused=self._head_channel.full)
+            self._channel.flush()
+            self._fleet.pause(paused=self._channel.full)
         for event in self._fleet.close():
             self._pass_on(event)
         left = self._left()
         if self._folder is not None:
             self._folder.note_gone(left)
-        self._head_channel.tell(framing.GONE, left)
-        self._head_channel.finish()
-        unheard = self._head_channel.silent and self._folder is None
+        self._channel.tell(Gone(left))
+        self._channel.finish()
+        unheard = self._channel.silent and self._folder is None
         return framing.UNHEARD if unheard and not left else 0
 
     def _over(self) -> bool:
@@ -154,20 +164,17 @@ class _Agent:
     def _limit(self) -> float:
         """Return how long nothing has to be done unless something happens."""
         now = time.monotonic()
-        times = [
-            now + framing.LONGEST_BEAT_S if self._head_channel.lost else self._head_channel.due_s
-        ]
+        times = [now + framing.LONGEST_BEAT_S if self._channel.lost else self._channel.due_s]
         if self._kill_at is not None:
             times.append(self._kill_at)
         return max(0.0, min(times) - now)
 
     def _pass_on(self, event: Event) -> None:
         if isinstance(event, Output):
-            data = framing.output_frame(event.rank, event.lines, is_error=event.is_error)
-            self._head_channel.send(data)
+            self._channel.tell(RankOutput(event.rank, event.lines, event.is_error))
         elif isinstance(event, Ended):
             self._note_end(event)
-            self._head_channel.send(framing.ended_frame(event.rank, event.status, event.at_s))
+            self._channel.tell(RankEnded(event.rank, event.status, event.at_s))
 
     def _note_end(self, event: Ended) -> None:
         if self._folder is None:
@@ -176,15 +183,15 @@ class _Agent:
             self._folder.note_end(event.rank, event.status, event.at_s)
         except OSError as error:  # a full disk is no reason to lose the node
             what = f"{self._folder.path} does not take how rank {event.rank} ended"
-            self._head_channel.tell(framing.WARNING, f"{what}: {error.strerror}")
+            self._channel.tell(Warned(f"{what}: {error.strerror}"))
 
-    def _obey(self, kind: bytes, body: bytes, starts: list[Start]) -> None:
-        if kind == framing.GO and not (self._begun or self._ending):
+    def _obey(self, request: Request, starts: list[Start]) -> None:
+        if isinstance(request, Go) and not (self._begun or self._ending):
             self._go(starts)
-        elif kind == framing.STOP:
-            self._grace_s = float(body)
+        elif isinstance(request, Stop):
+            self._grace_s = request.grace_s
             self._ending = True
-        elif kind == framing.KILL:
+        elif isinstance(request, Kill):
             self._grace_s = 0.0
             self._ending = True
             self._kill_at = time.monotonic()
@@ -195,15 +202,15 @@ class _Agent:
             self._fleet.start(starts)
         except (AdapterError, OSError) as error:
             why = error if isinstance(error, AdapterError) else cannot_run("a rank", error)
-            self._head_channel.tell(framing.UNFIT, str(why.exit_status), why.found, why.remedy)
+            self._channel.tell(unfit(why))
             self._ending = True
         else:
-            self._head_channel.tell(framing.BEGUN)
+            self._channel.tell(Begun())
 
     def _heed_time(self) -> None:
         now = time.monotonic()
-        self._head_channel.heed_time(now)
-        if self._head_channel.lost and (self._folder is None or not self._begun):
+        self._channel.heed_time(now)
+        if self._channel.lost and (self._folder is None or not self._begun):
             self._ending = True  # a detached run goes on
         if self._ending and self._kill_at is None:
             self._fleet.send(signals.SIGTERM)

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from figure import Figure
 
 from slurm_adapter.contracts.place import name_workers
-from slurm_adapter.node.facts import facts
+from slurm_adapter.network.addresses import read_hosts_file
 from slurm_adapter.node.view import hosts_file
 
 NODES = 10_000
@@ -28,7 +28,7 @@ def hosts_figures() -> list[Figure]:
         path = Path(folder) / "hosts"
 
         def ours() -> None:
-            found = hosts_file.resolve_all(names, facts.read_hosts_file(site))
+            found = hosts_file.resolve_all(names, read_hosts_file(site))
             hosts_file.check_addresses(names, found)
             path.write_text(hosts_file.hosts_text(site, workers, found, ()))
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from slurm_adapter.cluster.slurm import Step, read_step
     from slurm_adapter.config.hostfile import read_hosts
     from slurm_adapter.errors import AdapterError
-    from slurm_adapter.job.component import Part
+    from slurm_adapter.job.component import HetComponent
     from slurm_adapter.job.flavor import Flavor, read_flavor
     from slurm_adapter.job.job import Argv, Boot, Command, Job
     from slurm_adapter.plan import Plan, make_plan
@@ -30,7 +30,7 @@ _HOMES = {
     "job.flavor": ("Flavor", "read_flavor"),
     "config.hostfile": ("read_hosts",),
     "job.job": ("Argv", "Boot", "Command", "Job"),
-    "job.component": ("Part",),
+    "job.component": ("HetComponent",),
     "plan": ("Plan", "make_plan"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -42,9 +42,9 @@ __all__ = [
     "Cluster",
     "Command",
     "Flavor",
+    "HetComponent",
     "Job",
     "Node",
-    "Part",
     "Plan",
     "Run",
     "Step",
@@ -61,7 +61,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415
+    from importlib import import_module
 
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
 

@@ -1,6 +1,7 @@
 """Job and cluster become a plan: for each rank its node, environment, argv and directory.
 
-Pure: no I/O, no clock, no randomness. The dry run prints the very object that launchers consume.
+Pure: no I/O, no clock, no randomness. The dry run prints the very object that launchers consume,
+and each node gets its part of it: what only the node can know is a hole there, and nothing else.
 """
 
 from __future__ import annotations
@@ -9,11 +10,16 @@ from itertools import accumulate
 
 from slurm_adapter.cluster.cluster import Run
 from slurm_adapter.contracts import contract_of
-from slurm_adapter.contracts.place import Place, Workers, name_workers
+from slurm_adapter.contracts.place import (
+    RankPlace,
+    Workers,
+    command_line,
+    name_workers,
+    working_directory,
+)
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.job.job import Argv, Boot, Command
 from slurm_adapter.record import as_dict, cached_property, record, replace
-from slurm_adapter.setting import Removal, Setting, Word
+from slurm_adapter.setting import Removal, Setting, Word, extended
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +55,7 @@ class RankPlan:
         environment = dict(inherited)
         for name in self.removed_from(inherited):
             del environment[name]
-        environment.update((setting.name, setting.value) for setting in self.settings)
+        environment.update((item.name, item.filled(inherited).value) for item in self.settings)
         return environment
 
     def removed_from(self, inherited: Mapping[str, str]) -> list[str]:
@@ -63,7 +69,7 @@ class RankPlan:
         )
 
     @property
-    def told(self) -> list[str]:
+    def referenced_directories(self) -> list[str]:
         """Everything in which the rank may be told of a directory."""
         return [self.cwd.value, *(item.value for item in self.settings)]
 
@@ -82,10 +88,46 @@ class RankPlan:
         document: dict[str, Any] = {"rank": self.rank, "local_rank": self.local_rank}
         if self.rank == first.rank or self.words != first.words:
             document["argv"] = [as_dict(word) for word in self.argv]
-        return {
-            **document,
-            "environment": [_to_json(setting) for setting in self.differing(first)],
-        }
+        if self.cwd != first.cwd:
+            document["cwd"] = as_dict(self.cwd)
+        document["environment"] = [_to_json(setting) for setting in self.differing(first)]
+        names = {item.name for item in self.settings}
+        if lacking := [item.name for item in first.settings if item.name not in names]:
+            document["lacks"] = lacking
+        return document
+
+
+@record
+class NodePlan:
+    """A node's part of a plan: all that is needed to start its ranks, with nothing to work out.
+
+    Only holes in values are left to the node: `RankPlan.environment` fills them.
+    """
+
+    job: Job
+    """What runs: its directories, its requirements, what the user asked for."""
+    index: int
+    node: Node
+    """This one; its `view` is the level that values count on."""
+    hosts: tuple[tuple[str, str | None], ...]
+    """(name, address) of every node, in rank order; empty where ranks get no hosts file."""
+    addressed: bool
+    """Whether nodes reach each other by these addresses rather than by name."""
+    workers: Workers
+    names_workers: bool
+    """Whether scripts reach nodes by ModelArts' names where those resolve."""
+    ranks: tuple[RankPlan, ...]
+
+    @property
+    def folder(self) -> str:
+        """What is for this node of this run alone, in the job's folder."""
+        return self.workers.node_folder(self.job.folder, self.index)
+
+    @property
+    def holes(self) -> list[str]:
+        """The variables whose values the node puts in."""
+        holes = [item.hole for item in self.node.overriding if item.hole is not None]
+        return list(dict.fromkeys(hole.variable for hole in holes))
 
 
 @record
@@ -163,7 +205,7 @@ class Plan:
 
     def rank(self, rank: int, node_index: int, local_rank: int) -> RankPlan:
         """Return the plan of a rank whose place is known (Slurm may deal ranks out cyclically)."""
-        place = Place(
+        place = RankPlace(
             job=self.job,
             cluster=self.cluster,
             run=self.run,
@@ -181,40 +223,92 @@ class Plan:
             node_index=node_index,
             node=place.node,
             local_rank=local_rank,
-            argv=tuple(_argv(place, self.contract)),
-            cwd=_cwd(place),
+            argv=tuple(command_line(place, self.contract)),
+            cwd=working_directory(place),
             settings=tuple(_settings(place, self.contract)),
             removals=self.contract.removals,
             kept=frozenset((*self.job.keep, *self.job.env)),
         )
 
+    @cached_property
+    def hosts(self) -> tuple[tuple[str, str | None], ...]:
+        """(name, address) of every node, in rank order."""
+        return tuple((node.name, node.address) for node in self.cluster.nodes)
+
+    def node(self, index: int, ranks: Iterable[RankPlan] | None = None) -> NodePlan:
+        """Return a node's part of this plan, with all its ranks unless told which."""
+        node = self.cluster.nodes[index]
+        return NodePlan(
+            job=self.job,
+            index=index,
+            node=node,
+            hosts=() if node.view == "off" else self.hosts,
+            addressed=self.cluster.addressed,
+            workers=self.workers,
+            names_workers=self.contract.names_workers,
+            ranks=tuple(self.node_ranks(index) if ranks is None else ranks),
+        )
+
     def with_view(self, level: str) -> Plan:
-        """Return this plan with the surroundings that a node turned out to give."""
+        """Return this plan with the same surroundings on all nodes."""
         if all(node.view == level for node in self.cluster.nodes):
             return self
         nodes = tuple(replace(node, view=level) for node in self.cluster.nodes)
         cluster = replace(self.cluster, nodes=nodes)
         return replace(self, cluster=cluster, warnings=_warnings(self.job, cluster, self.contract))
 
-    def with_settings(self, node_index: int, settings: tuple[Setting, ...]) -> Plan:
-        """Return this plan with variables of a node, which take account of the user's own."""
-        if not settings:
-            return self
+    def with_surroundings(self, node_index: int, level: str, wrapper: str = "") -> Plan:
+        """Return this plan with the surroundings that a node turned out to give.
+
+        Args:
+            node_index: the node.
+            level: as `Node.view` has it.
+            wrapper: the library by which names resolve there, empty where none is needed.
+        """
+        node = self.cluster.nodes[node_index]
+        plan = self if node.view == level else self._with_view_of(node_index, level)
+        if not wrapper:
+            return plan
+        why = "workers' names by nss_wrapper"
+        hosts = self.workers.wrapper_hosts(self.job.folder, node_index)
+        names = extended("LD_PRELOAD", why, before=(wrapper,))
+        own = (names, Setting("NSS_WRAPPER_HOSTS", hosts, why))
+        return plan.with_settings({node_index: own})
+
+    def with_settings(self, of_nodes: Mapping[int, Iterable[Setting]]) -> Plan:
+        """Return this plan with variables of nodes, by index, that win over all others.
+
+        A hole is filled with what is planned, or else was set by the user, as far as there is any.
+        """
         nodes = list(self.cluster.nodes)
-        node = nodes[node_index]
-        nodes[node_index] = replace(node, settings=(*node.settings, *settings))
-        return replace(
-            self,
-            job=self.job.without(item.name for item in settings),
-            cluster=replace(self.cluster, nodes=tuple(nodes)),
-        )
+        for index, settings in of_nodes.items():
+            overriding = _overriding(self.job, nodes[index], settings)
+            nodes[index] = replace(nodes[index], overriding=overriding)
+        return replace(self, cluster=replace(self.cluster, nodes=tuple(nodes)))
+
+    def filled(self, node_index: int, inherited: Mapping[str, str]) -> Plan:
+        """Return this plan with a node's holes filled; ranks would inherit these variables."""
+        own = self.cluster.nodes[node_index].overriding
+        if all(item.hole is None for item in own):
+            return self
+        return self.with_settings({node_index: [item.filled(inherited) for item in own]})
+
+    def _with_view_of(self, index: int, level: str) -> Plan:
+        nodes = list(self.cluster.nodes)
+        nodes[index] = replace(nodes[index], view=level)
+        cluster = replace(self.cluster, nodes=tuple(nodes))
+        before = _warnings(self.job, self.cluster, self.contract)
+        others = (one for one in self.warnings if one not in before)
+        warnings = (*_warnings(self.job, cluster, self.contract), *others)
+        return replace(self, cluster=cluster, warnings=warnings)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON data, secrets masked; `schema` tells its form.
 
-        `environment` is the first rank's, as is its `argv`; each other rank lists only what it
-        has other than that. Where torchrun starts the ranks, an entry of `ranks` is a torchrun,
-        and `starts` holds its ranks' numbers.
+        `environment` is the first rank's, as are its `argv` and `cwd`; each other rank lists only
+        what it has other than that, and under `lacks` what it has not. A value with a hole has
+        `hole`, the variable whose value only the node knows, and `why`. Where torchrun starts the
+        ranks, an entry of `ranks` is a torchrun, and `starts` holds its ranks' numbers.
         """
         first = self.first_rank
         return {
@@ -252,7 +346,15 @@ class Plan:
 
 
 def _to_json(setting: Setting) -> dict[str, Any]:
-    return {**as_dict(setting), "value": setting.shown}
+    document = {
+        "name": setting.name,
+        "value": setting.shown,
+        "reason": setting.reason,
+        "known": setting.known,
+    }
+    if setting.hole is not None:
+        document |= {"hole": setting.hole.variable, "why": setting.hole.why}
+    return document
 
 
 def make_plan(job: Job, cluster: Cluster, run: Run | None = None) -> Plan:
@@ -285,77 +387,37 @@ def _warnings(job: Job, cluster: Cluster, contract: Contract) -> tuple[str, ...]
     return (*found, f"{job.cache} is not shown as /cache: only a full view has it")
 
 
+def _overriding(job: Job, node: Node, settings: Iterable[Setting]) -> tuple[Setting, ...]:
+    """Return a node's overriding variables with more of them, put around what is there."""
+    planned = {item.name: item for item in node.overriding}
+    users = {**job.env, **node.env}
+    for item in settings:
+        inner = planned.get(item.name)
+        if inner is None and users.get(item.name):
+            inner = Setting(item.name, users[item.name], "")
+        planned[item.name] = item if inner is None else item.put_around(inner)
+    return tuple(planned.values())
+
+
 def _check_master(job: Job, cluster: Cluster) -> None:
     """Refuse a MASTER_ADDR that names another node than rank 0's (MA-08)."""
-    wanted = job.env.get("MASTER_ADDR")
-    if wanted is None or not cluster.known:
+    of_nodes = (node.env for node in cluster.nodes if node.env)
+    wanted = [one["MASTER_ADDR"] for one in (job.env, *of_nodes) if "MASTER_ADDR" in one]
+    if not wanted or not cluster.known:
         return
     master = cluster.nodes[0]
     others = {
         name for node in cluster.nodes if node != master for name in (node.name, node.address)
     }
-    if wanted in others:
-        raise BadValueError(
-            f"MASTER_ADDR={wanted}, but rank 0 runs on {master.name}",
-            f"Leave MASTER_ADDR out, or set it to {master.name}.",
-        )
+    for one in wanted:
+        if one in others:
+            raise BadValueError(
+                f"MASTER_ADDR={one}, but rank 0 runs on {master.name}",
+                f"Leave MASTER_ADDR out, or set it to {master.name}.",
+            )
 
 
-def _argv(place: Place, contract: Contract) -> Iterator[Word]:
-    if place.job.pre_start is not None and isinstance(place.job.program, Boot):
-        yield from _pre_start(place.layout.in_code(place.job.pre_start))
-    yield from contract.command(place, _program(place, contract))
-
-
-def _program(place: Place, contract: Contract) -> Iterator[Word]:
-    """Yield boot file or command, with all arguments."""
-    job, layout = place.job, place.layout
-    match job.program:
-        case Boot(path):
-            yield Word(layout.in_code(path), "the boot file")
-            yield from contract.arguments(place)
-            if job.delivery == "option":
-                for channel in job.channels:
-                    why = layout.why("a channel, as an option", channel.path)
-                    yield Word(f"--{channel.name}={layout.channel(channel)}", why)
-        case Command(text):
-            yield Word("/bin/sh", "runs the boot command")
-            yield Word("-c", "runs the boot command")
-            yield Word(text)
-            if job.args:
-                yield Word("sh", "$0 of the boot command")
-        case Argv(words):
-            yield from map(Word, words)
-    yield from map(Word, job.args)
-
-
-# Read, not run: ModelArts' scripts of this name set variables for the boot file. What it does to
-# the directory and to the arguments does not reach the boot file; no shell stays.
-_PRE_START = (
-    '_ma_command=("$@"); _ma_directory=$PWD; set --; . "$0"; cd "$_ma_directory" || exit;'
-    ' exec "${_ma_command[@]}"'
-)
-
-
-def _pre_start(path: str) -> Iterator[Word]:
-    yield Word("bash", "reads ma-pre-start.sh, then becomes the interpreter")
-    yield Word("-c", "reads ma-pre-start.sh")
-    yield Word(_PRE_START)
-    yield Word(path, "stands beside the boot file")
-
-
-def _cwd(place: Place) -> Word:
-    layout = place.layout
-    match place.job.program:
-        case Boot():
-            return Word(layout.code, layout.why("the code directory", place.job.code))
-        case Command():
-            return Word(layout.home, "MA_HOME, as ModelArts runs boot commands")
-        case Argv():
-            return Word("", "the directory you are in")
-
-
-def _settings(place: Place, contract: Contract) -> Iterable[Setting]:
+def _settings(place: RankPlace, contract: Contract) -> Iterable[Setting]:
     """Collect a rank's variables: the contract's, the launcher's, channels, the user's on top."""
     job = place.job
     settings = {item.name: item for item in (*place.run.settings, *place.node.settings)}
@@ -376,4 +438,5 @@ def _settings(place: Place, contract: Contract) -> Iterable[Setting]:
         settings[name] = Setting(name, value, "set by you")
     for name, value in place.node.env.items():
         settings[name] = Setting(name, value, "set for this host")
+    settings.update((item.name, item) for item in place.node.overriding)
     return settings.values()

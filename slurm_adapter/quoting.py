@@ -6,15 +6,19 @@ Everything else keeps argv and environment as data.
 from __future__ import annotations
 
 from slurm_adapter.errors import BadValueError
+from slurm_adapter.setting import (
+    NAME_CHARACTERS,
+    check_one_line,
+    check_variable_name,
+    is_variable_name,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_NAME_START = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
-_NAME_CHARACTERS = _NAME_START | frozenset("0123456789")
-_PLAIN_WORD = _NAME_CHARACTERS | frozenset("%+,-./:@")
-_PLAIN_DIRECTIVE = _NAME_CHARACTERS | frozenset("%+,-./:=@[]*^~&|!")
+_PLAIN_WORD = NAME_CHARACTERS | frozenset("%+,-./:@")
+_PLAIN_DIRECTIVE = NAME_CHARACTERS | frozenset("%+,-./:=@[]*^~&|!")
 
 
 def shell_words(words: Iterable[str]) -> str:
@@ -72,21 +76,6 @@ def unset_line(names: Iterable[str]) -> str:
     return "unset " + " ".join(check_variable_name(name) for name in names)
 
 
-def is_variable_name(name: str) -> bool:
-    """Say whether a shell can hold a variable of this name: letters, digits, `_`, ASCII only."""
-    return bool(name) and name[0] in _NAME_START and _NAME_CHARACTERS.issuperset(name)
-
-
-def check_variable_name(name: str) -> str:
-    """Return the name, or raise `BadValueError` (SB-03: `BAD-NAME` is refused)."""
-    if not is_variable_name(name):
-        raise BadValueError(
-            f"{name!r} cannot be the name of an environment variable",
-            "Use letters, digits and _, not starting with a digit, as in --env MY_NAME=value.",
-        )
-    return name
-
-
 def directive(option: str, value: str | None = None) -> str:
     """Return one `#SBATCH` line; a value with blanks or quotes arrives unchanged (SB-01).
 
@@ -100,13 +89,3 @@ def directive(option: str, value: str | None = None) -> str:
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         value = f'"{escaped}"'
     return f"#SBATCH --{option}={value}"
-
-
-def check_one_line(what: str, value: str) -> str:
-    """Return the value, or raise `BadValueError` where it holds a line break or control byte."""
-    if any(ord(character) < ord(" ") or character == "\x7f" for character in value):
-        raise BadValueError(
-            f"{what} holds a line break or another control character: {value!r}",
-            "Write it on one line.",
-        )
-    return value

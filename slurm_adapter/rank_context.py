@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from slurm_adapter.cluster.slurm import read_step
 from slurm_adapter.contracts.place import tcp_url
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.node.facts.facts import any_free_port, read_text
+from slurm_adapter.node.facts.ports import any_free_port
+from slurm_adapter.paths import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from localconnection import LocalConnection, end_let_go
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.job.job import Command, Job
 from slurm_adapter.launch.ssh.fleet import AgentFleet, Timing
@@ -17,7 +18,6 @@ from slurm_adapter.node.protocol.messages import RankEnded, RankOutput, Warned
 from slurm_adapter.node.ranks.events import Ended, Lost
 from slurm_adapter.remote.agent import Agent
 from slurm_adapter.remote.agent_archive import agent_files
-from slurm_adapter.remote.transport.here import HereConnection, end_let_go
 from steps import SCRIPTS
 
 RUN = "511cdec0-1708-4c48-b305-c741f35c9a75"
@@ -38,7 +38,7 @@ def fleet_of(hostile: bytes, folder: Path, heard: list[str]) -> AgentFleet:
     """Return a fleet of one begun agent, which is about to send these bytes."""
     rest = len(agent_files().first.partition(b"\n")[2])
     environment = {"HOSTILE": hostile.hex(), "REST": str(rest), "PATH": "/usr/bin:/bin"}
-    connection = HereConnection(Node("n1"), environment=environment)
+    connection = LocalConnection(Node("n1"), environment=environment)
     agent = Agent(connection, 0, str(SCRIPTS / "hostile_agent.py"), RUN)
     agent.begin(agent_files(), 60.0)
     fleet = AgentFleet([agent], Timing(10.0, 60.0), heard.append)

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from localconnection import LocalConnection, end_let_go
 from loopback import LoopbackSshd, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.remote.transport.connect_all import connect_all
-from slurm_adapter.remote.transport.here import HereConnection, end_let_go
 from slurm_adapter.remote.transport.port import (
     Channel,
     Connection,
@@ -42,7 +42,7 @@ def connect(sshd: LoopbackSshd, name: str = "127.0.0.1") -> Connection:
 
 @pytest.fixture(params=["ssh", "here"])
 def node(request: pytest.FixtureRequest, sshd: LoopbackSshd) -> Iterator[Connection]:
-    here = HereConnection(Node("here"))
+    here = LocalConnection(Node("here"))
     with closing(connect(sshd) if request.param == "ssh" else here) as connection:
         yield connection
     end_let_go()
@@ -138,7 +138,7 @@ class TestRun:
     ) -> None:
         """SSH-02: what a command needs stands in it, quoted by us; nothing is sent beside it."""
         monkeypatch.setenv("LC_SECRET", "x")
-        if not isinstance(node, HereConnection):
+        if not isinstance(node, LocalConnection):
             assert node.run("echo ${LC_SECRET-unset}").output == b"unset\n"
 
 
@@ -273,7 +273,7 @@ def test_what_runs_on_is_not_forgotten_where_many_start(monkeypatch: pytest.Monk
     """Python warns of a child that is given up before anybody has seen its end."""
     given_up: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda told: given_up.append(told.exc_value))
-    here = HereConnection(Node("here"))
+    here = LocalConnection(Node("here"))
 
     def start_some() -> None:
         for _ in range(40):

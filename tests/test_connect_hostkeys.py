@@ -19,6 +19,7 @@ from slurm_adapter.remote.transport.connect_all import connect_all
 from slurm_adapter.remote.transport.errors import ConnectError
 from slurm_adapter.remote.transport.host_keys import fingerprint, judge
 from slurm_adapter.remote.transport.known_hosts import KnownHosts, known_hosts_line
+from slurm_adapter.remote.transport.revoked import RevokedKeys
 from slurm_adapter.remote.transport.ssh_config import SshConfig
 from slurm_adapter.remote.transport.ssh_settings import Settings
 from slurm_adapter.remote.transport.unreachable import UnreachableError
@@ -319,12 +320,11 @@ class TestRevokedHostKeys:
             (b"# x\nssh-ed25519 AAAA\n", "line 2 is no public key"),
             (f"ssh-ed25519 {KEY[:-4]}\n".encode(), "line 1 is no public key"),
             (f"@revoked * ssh-ed25519 {KEY}\n".encode(), "line 1 is no public key"),
-            (b"SSHKRL\n\0", "a KRL that is cut off"),
-            (KRL + b"\x02\0\0\0\3abc", "a KRL that is cut off"),
-            (KRL + b"\x02\0\0\1\0abc", "a KRL that is cut off"),
-            (KRL + b"\x03\0\0\0\7\0\0\0\3abc", "a KRL with a fingerprint of 3 bytes"),
-            (KRL + b"\x63\0\0\0\0", "a KRL with a section 99, which is not known here"),
-            (KRL.replace(b"\0\1", b"\0\2"), "a KRL of format 2"),
+            (b"SSHKRL\n\0", "ssh-keygen: incomplete message"),
+            (KRL + b"\x02\0\0\0\3abc", "ssh-keygen: incomplete message"),
+            (KRL + b"\x02\0\0\1\0abc", "ssh-keygen: incomplete message"),
+            (KRL + b"\x03\0\0\0\7\0\0\0\3abc", "ssh-keygen: invalid format"),
+            (KRL.replace(b"\0\1", b"\0\2"), "ssh-keygen: invalid format"),
         ],
     )
     def test_stop_everything_where_they_cannot_be_read(
@@ -335,6 +335,15 @@ class TestRevokedHostKeys:
         assert f"the RevokedHostKeys file {revoked} cannot be read ({why})" in told
         assert f"`ssh-keygen -k -f '{revoked}' KEY.pub...`" in told
         assert not trusted_by_ssh(sshd, "127.0.0.1")
+
+    def test_stop_everything_where_nobody_can_read_a_list(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "krl"
+        path.write_bytes(KRL)
+        monkeypatch.setenv("PATH", "/nonexistent")
+        with pytest.raises(ConnectError, match="there is no ssh-keygen here"):
+            RevokedKeys(path).hold("ssh-ed25519", base64.b64decode(KEY))
 
 
 def settings_of(tmp_path: Path, known_hosts: Path, node: Node, **more: str) -> Settings:

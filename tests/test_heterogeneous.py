@@ -10,7 +10,7 @@ import pytest
 from commandline import adapter
 from conftest import User
 from slurm_adapter import Argv, Job, Node, read_step
-from slurm_adapter.cli.components import read_parts
+from slurm_adapter.cli.components import read_components
 from slurm_adapter.cli.request import job_from_settings
 from slurm_adapter.cluster.step_components import components, first_tasks
 from slurm_adapter.config.jobfile import read_job_file, settings_from_options
@@ -113,7 +113,7 @@ def folder(tmp_path: Path) -> Path:
 def script(folder: Path, *parts: str, **options: Any) -> Script:
     """Return the script of a job that is typed with `--part PART` for each."""
     settings = {"boot": "train.py", "contract": "env", "gpus_per_node": 2, **options}
-    settings["parts"] = read_parts(parts) or None
+    settings["parts"] = read_components(parts) or None
     job = job_from_settings(settings_from_options(settings), str(folder))
     return make_script(job, ["slurm-adapter"], str(folder))
 

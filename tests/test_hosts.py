@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from conftest import User
 from slurm_adapter.contracts.place import Workers
 from slurm_adapter.errors import ClusterUnfitError
-from slurm_adapter.node.facts.facts import read_hosts_file
+from slurm_adapter.network.addresses import read_hosts_file
 from slurm_adapter.node.view.hosts_file import check_addresses, files_first, for_wrapper, hosts_text
 from steps import run_step
 from testbed import SlurmCluster

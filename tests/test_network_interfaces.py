@@ -13,10 +13,11 @@ from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.job.job import Command, Job
 from slurm_adapter.launch.ssh.network import candidates
+from slurm_adapter.network.addresses import network_of
 from slurm_adapter.network.interfaces import Address, Interface, read_interfaces
 from slurm_adapter.network.rdma import Port
 from slurm_adapter.network.report import Report
-from slurm_adapter.network.routes import network_of, route_toward, why_never
+from slurm_adapter.network.routes import route_toward, why_never
 
 TELL = """
 import json, sys
@@ -113,7 +114,7 @@ def test_net_04_names_of_what_stays_on_a_machine(name: str, *, never: bool) -> N
     ],
 )
 def test_the_network_of_an_address(address: Address, network: str) -> None:
-    assert network_of(address) == network
+    assert network_of(address.ip, address.prefix) == network
 
 
 def test_ten_thousand_peers_are_few_questions(space: NetSpace) -> None:

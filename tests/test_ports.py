@@ -7,7 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from slurm_adapter.node.facts import facts, ports
+from slurm_adapter.errors import ClusterUnfitError
+from slurm_adapter.network.addresses import check_port_free
+from slurm_adapter.node.facts import ports
 
 ADDRESS = "127.0.0.10"
 # Takes a port, or the one it is told, and keeps it until its input ends.
@@ -31,11 +33,11 @@ def a_run(*words: str) -> Iterator[str]:
 
 def test_runs_at_once_get_different_ones() -> None:
     with a_run() as first, a_run() as second, a_run() as third:
-        assert facts.FIRST_PORT <= int(first) < int(second) < int(third)
+        assert ports.FIRST_PORT <= int(first) < int(second) < int(third)
 
 
 def test_one_that_the_user_chose_is_taken_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "FIRST_PORT", 31_700)
+    monkeypatch.setattr(ports, "FIRST_PORT", 31_700)
     with a_run("31700") as taken, a_run("31700") as again:
         assert (taken, again) == ("True", "False")
         assert ports.take_free_port(ADDRESS) > 31_700
@@ -45,11 +47,11 @@ def test_one_that_the_user_chose_is_taken_too(monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_is_taken_can_be_bound() -> None:
     with a_run() as taken:
-        facts.check_port_free(int(taken), "a test")
+        check_port_free(int(taken), "a test")
 
 
 def test_there_may_be_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "take", lambda _: False)
-    monkeypatch.setattr(facts, "_LAST_PORT", facts.FIRST_PORT + 3)
-    with pytest.raises(facts.ClusterUnfitError, match="no port from 6666 to 6669 is free"):
+    monkeypatch.setattr(ports, "_LAST_PORT", ports.FIRST_PORT + 3)
+    with pytest.raises(ClusterUnfitError, match="no port from 6666 to 6669 is free"):
         ports.take_free_port(ADDRESS)

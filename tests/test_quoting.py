@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.quoting import (
-    check_variable_name,
     directive,
     export_line,
-    is_variable_name,
     shell_word,
     shell_words,
     unset_line,
 )
+from slurm_adapter.setting import check_variable_name, is_variable_name
 from testbed import SlurmCluster
 
 HOSTILE = [

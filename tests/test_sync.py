@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from localconnection import LocalConnection, end_let_go
 from loopback import LoopbackSshd, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.errors import CLUSTER_UNFIT, BadValueError, ClusterUnfitError, report
@@ -28,13 +29,11 @@ from slurm_adapter.remote.agent import Agent
 from slurm_adapter.remote.agent_archive import AgentFiles, agent_files
 from slurm_adapter.remote.code import Synced, find_code, sync
 from slurm_adapter.remote.transport.connector import Connector
-from slurm_adapter.remote.transport.here import HereConnection, end_let_go
 from slurm_adapter.remote.transport.port import (
     Answer,
     Channel,
     Connection,
     ConnectionLostError,
-    Files,
 )
 from testbed.waiting import LONG_S, until
 
@@ -63,9 +62,6 @@ class Host:
 
     def run(self, command: str, data: bytes = b"", limit_s: float = 60.0) -> Answer:
         return self._connection.run(command, data, limit_s)
-
-    def files(self) -> Files:
-        return self._connection.files()
 
     def alive(self) -> bool:
         return self._connection.alive()
@@ -135,7 +131,7 @@ def make_host(tmp_path: Path) -> Callable[..., Host]:
     def make(name: str = "gpu01", around: str = "{}", folder: Path | None = None) -> Host:
         folder = tmp_path / name if folder is None else folder
         folder.mkdir(exist_ok=True)
-        return Host(HereConnection(Node(name)), folder, around)
+        return Host(LocalConnection(Node(name)), folder, around)
 
     return make
 
@@ -274,7 +270,7 @@ class TestCopies:
         for name in raw:
             (inner / os.fsdecode(name)).write_bytes(name)
         (code / ".slurm-adapter-ignore").write_text("!*\n")
-        host = Host(HereConnection(Node("gpu01")), folder)
+        host = Host(LocalConnection(Node("gpu01")), folder)
         synced(code, host)
         assert tree(host.copy) == tree(code)
         shutil.rmtree(inner)
@@ -644,7 +640,7 @@ class TestOverSsh:
         assert all(tree(host.copy) == tree(code) for host in hosts)
 
 
-class _CutConnection(HereConnection):
+class _CutConnection(LocalConnection):
     """One that breaks after so many bytes more."""
 
     left = 1 << 60

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from slurm_adapter import Boot, Cluster, Job, Node, Part, Run, make_plan
+from slurm_adapter import Boot, Cluster, HetComponent, Job, Node, Run, make_plan
 from slurm_adapter.cli.commands import build_app
 from slurm_adapter.cli.options import COMMON
 from slurm_adapter.job.job import Channel, Container
@@ -73,8 +73,8 @@ HETEROGENEOUS = Job(
     memory_mib=244_140,
     contract="env",
     slurm={"partition": "a100", "time": "12:00:00"},
-    parts=(
-        Part(
+    components=(
+        HetComponent(
             gpus_per_node=2,
             cpus_per_task=20,
             memory_mib=61_035,

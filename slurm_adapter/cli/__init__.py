@@ -15,9 +15,9 @@ def main() -> int:
 
 def _main(words: list[str]) -> int:
     if words and words[0] in ("exec", "env", "finish"):
-        from slurm_adapter.node.step.main import main as node_main  # noqa: PLC0415
+        from slurm_adapter.node.step.main import main as node_main
 
         return node_main(words)
-    from slurm_adapter.cli.app import main as head_main  # noqa: PLC0415
+    from slurm_adapter.cli.app import main as head_main
 
     return head_main(words)

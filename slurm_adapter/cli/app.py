@@ -31,9 +31,9 @@ def _version() -> int:
 
 
 def _run(words: list[str]) -> int:
-    import typer  # noqa: PLC0415 - 50 ms, which --version does not need
+    import typer  # 50 ms, which --version does not need
 
-    from slurm_adapter.cli.commands import build_app  # noqa: PLC0415
+    from slurm_adapter.cli.commands import build_app
 
     # typer brings click along, under a name of its own in newer versions.
     click_error = cast("type[Exception]", typer.BadParameter.__mro__[2])

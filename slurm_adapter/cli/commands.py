@@ -69,11 +69,11 @@ def sbatch(
     wait: options_sbatch.Wait = False,
 ) -> int:
     """Write the sbatch script and submit it."""
-    from slurm_adapter.cli.components import read_parts  # noqa: PLC0415
-    from slurm_adapter.cli.sbatch import run_sbatch  # noqa: PLC0415
+    from slurm_adapter.cli.components import read_components
+    from slurm_adapter.cli.sbatch import run_sbatch
 
     own = {
-        "parts": read_parts(parts) if parts else None,
+        "parts": read_components(parts) if parts else None,
         "gpu_option": gpu_option,
         "exclusive": exclusive or None,
         "requeue": requeue or None,
@@ -119,7 +119,7 @@ def ssh(
     probe: _Probe = False,
 ) -> int:
     """Start the job over SSH, on the hosts of a list."""
-    from slurm_adapter.cli.ssh import SshOptions, run_ssh  # noqa: PLC0415
+    from slurm_adapter.cli.ssh import SshOptions, run_ssh
 
     options = SshOptions(
         hosts=hosts,
@@ -139,7 +139,7 @@ def ssh(
 
 def local(common: dict[str, Any], *, grace: _Grace = 10.0) -> int:
     """Start the job here, N nodes pretended."""
-    from slurm_adapter.cli.local import run_local  # noqa: PLC0415
+    from slurm_adapter.cli.local import run_local
 
     return run_local(common, grace_s=grace)
 
@@ -147,38 +147,38 @@ def local(common: dict[str, Any], *, grace: _Grace = 10.0) -> int:
 def jobs(*, everybody: _All = False, clean: _Clean = False) -> int:
     """List the jobs started from here, by Slurm and over SSH."""
     if clean:
-        from slurm_adapter.cli.slurm_jobs import remove_snapshots  # noqa: PLC0415
+        from slurm_adapter.cli.slurm_jobs import remove_snapshots
 
         return remove_snapshots()
-    from slurm_adapter.cli.jobs import list_jobs  # noqa: PLC0415
+    from slurm_adapter.cli.jobs import list_jobs
 
     return list_jobs(everybody=everybody)
 
 
 def logs(job: _JobId, *, follow: _Follow = False) -> int:
     """Print what a job's ranks have written; -f goes on until it ends."""
-    from slurm_adapter.cli.jobs import show_logs  # noqa: PLC0415
+    from slurm_adapter.cli.jobs import show_logs
 
     return show_logs(job, stay=follow)
 
 
 def stop(job: _JobId) -> int:
     """End a job on all its nodes."""
-    from slurm_adapter.cli.jobs import stop_job  # noqa: PLC0415
+    from slurm_adapter.cli.jobs import stop_job
 
     return stop_job(job)
 
 
 def execute(words: _Words = None) -> int:
     """Inside a step: set up this rank, then become COMMAND."""
-    from slurm_adapter.node.step.main import main  # noqa: PLC0415
+    from slurm_adapter.node.step.main import main
 
     return main(["exec", *(words or [])])
 
 
 def env(words: _Words = None) -> int:
     """Inside a step: show the variables and why."""
-    from slurm_adapter.node.step.main import main  # noqa: PLC0415
+    from slurm_adapter.node.step.main import main
 
     return main(["env", *(words or [])])
 

@@ -6,20 +6,20 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.job.component import Part
+from slurm_adapter.job.component import HetComponent
 from slurm_adapter.job.flavor import read_flavor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from slurm_adapter.config.jobfile import PartTable
+    from slurm_adapter.config.jobfile import ComponentTable
     from slurm_adapter.job.job import Job
 
 _EXAMPLE = "--part 'nodes=1 gpus-per-node=2 partition=other'"
 _NUMBERS = ("nodes", "gpus-per-node")
 
 
-def read_parts(texts: Sequence[str]) -> list[dict[str, Any]]:
+def read_components(texts: Sequence[str]) -> list[dict[str, Any]]:
     """Return what `--part` says, each as a table of a job file's `[[parts]]`.
 
     Raises:
@@ -60,7 +60,7 @@ def _number(name: str, text: str) -> int:
     )
 
 
-def make_part(table: PartTable) -> Part:
+def make_component(table: ComponentTable) -> HetComponent:
     """Return the part that a table describes.
 
     Raises:
@@ -68,7 +68,7 @@ def make_part(table: PartTable) -> Part:
     """
     slurm = {name: value or None for name, value in table.slurm.items()}
     if table.flavor is None:
-        return Part(table.nodes, table.gpus_per_node, slurm=slurm)
+        return HetComponent(table.nodes, table.gpus_per_node, slurm=slurm)
     flavor = read_flavor(table.flavor)
     if flavor.most_nodes is not None and table.nodes > flavor.most_nodes:
         raise BadValueError(
@@ -76,7 +76,7 @@ def make_part(table: PartTable) -> Part:
             f" {table.nodes}",
             "Ask for fewer nodes, or give another flavor.",
         )
-    return Part(
+    return HetComponent(
         nodes=table.nodes,
         gpus_per_node=flavor.cards if table.gpus_per_node is None else table.gpus_per_node,
         accelerator=flavor.accelerator or "gpu",
@@ -86,9 +86,9 @@ def make_part(table: PartTable) -> Part:
     )
 
 
-def refuse_parts(job: Job, command: str) -> None:
+def refuse_components(job: Job, command: str) -> None:
     """Refuse parts where nothing but Slurm makes of them what they say."""
-    if job.parts:
+    if job.components:
         raise BadValueError(
             f"[[parts]] are nodes that Slurm is asked for, and {command} asks for none",
             "Use slurm-adapter sbatch, or a job file without [[parts]].",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from slurm_adapter.errors import AdapterError, BadValueError
 from slurm_adapter.node.ranks.subreaper import run_guarded
-from slurm_adapter.node.ranks.supervise import heeded_signals
 from slurm_adapter.node.system import signal_forwarding
 from slurm_adapter.output import complain
 
@@ -38,7 +37,10 @@ def exiting_when_stopped(*more: signal.Signals) -> Iterator[None]:
     def leave(number: int, _: object) -> NoReturn:
         raise SystemExit(128 + number)
 
-    before = {number: signal_forwarding.listen(number, leave) for number in heeded_signals(*more)}
+    before = {
+        number: signal_forwarding.listen(number, leave)
+        for number in signal_forwarding.heeded_signals(*more)
+    }
     try:
         yield
     finally:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from slurm_adapter.cluster.hosts import Hosts, leave_out, pick, read_host_list, take
 from slurm_adapter.config.hostfile import read_any_host_file
 from slurm_adapter.errors import BadValueError
+from slurm_adapter.paths import with_home
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -100,7 +101,7 @@ def _hosts(layers: list[_Layer]) -> tuple[Hosts, _Layer]:
     listed = next((layer for layer in layers if layer.hosts), None)
     filed = next((layer for layer in layers if layer.file is not None), None)
     if filed is not None and filed.file is not None:
-        there = read_any_host_file(os.path.expanduser(filed.file))  # noqa: PTH111
+        there = read_any_host_file(with_home(filed.file))
         if listed is None or layers.index(filed) < layers.index(listed):
             return there, filed
         strict = filed is listed and filed.at_once

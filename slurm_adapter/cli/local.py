@@ -6,7 +6,7 @@ import os
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
-from slurm_adapter.cli.components import refuse_parts
+from slurm_adapter.cli.components import refuse_components
 from slurm_adapter.cli.exit_signals import check_grace, exiting_when_stopped, leaving_nothing
 from slurm_adapter.cli.report import boot_warnings, check_format, print_dry_run, say, warn
 from slurm_adapter.cli.request import job_from_layers, settings_of
@@ -32,7 +32,7 @@ def run_local(common: dict[str, Any], *, grace_s: float) -> int:
     check_format(common["format"])
     check_grace(grace_s)
     job = job_from_layers(settings_of(common), common["job"])
-    refuse_parts(job, "local")
+    refuse_components(job, "local")
     raise_descriptor_limit()
     if common["dry_run"]:
         return _dry_run(job, common["format"])
@@ -46,7 +46,7 @@ def _start(job: Job, common: dict[str, Any], grace_s: float) -> int:
         stack.callback(run.close)
         if not common["quiet"]:
             warn((*run.warnings, *boot_warnings(run.plan)))
-        make_referenced_directories(run.plan.job, run.plan.first_rank.told)
+        make_referenced_directories(run.plan.job, run.plan.first_rank.referenced_directories)
         make_folder(job.log_folder, job.folder)
         install_packages(run.plan, os.environ)
         return _run(run, _logs(run.plan, stack), grace_s, verbose=common["verbose"])

@@ -6,7 +6,8 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 from slurm_adapter.launch.ssh.rank_logs import RankLogs
-from slurm_adapter.node.ranks.supervise import STOP_DETACHED, STOP_SIGNALS, LeftError, Supervisor
+from slurm_adapter.node.ranks.supervise import STOP_DETACHED, LeftError, Supervisor
+from slurm_adapter.node.system.signal_forwarding import STOP_SIGNALS
 from slurm_adapter.show.lines import LinePrinter, rank_names
 from slurm_adapter.show.live import live_or_plain
 

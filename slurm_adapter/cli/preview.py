@@ -10,7 +10,7 @@ from slurm_adapter.cluster.hostlist import expand_hostlist
 from slurm_adapter.contracts import wanted_view
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.launch.script.directives import tasks_per_node
-from slurm_adapter.launch.script.het_job import jobs_of_parts
+from slurm_adapter.launch.script.het_job import jobs_of_components
 from slurm_adapter.network.choose import not_known_yet
 from slurm_adapter.setting import unbuffered
 
@@ -36,10 +36,10 @@ def preview(job: Job, names: str | None) -> Cluster:
         if len(shown) != count:
             raise BadValueError(
                 f"--preview-nodes {names} names {len(shown)} nodes, the job wants {count}",
-                f"Give {count} names" + ("." if job.parts else f", or --nodes {len(shown)}."),
+                f"Give {count} names" + ("." if job.components else f", or --nodes {len(shown)}."),
             )
     settings = not_known_yet(os.environ) if count > 1 else ()
-    kinds = [one for one in jobs_of_parts(job) for _ in range(one.nodes)]
+    kinds = [one for one in jobs_of_components(job) for _ in range(one.nodes)]
     nodes = []
     for name, kind in zip(shown, kinds, strict=True):
         tasks = tasks_per_node(kind)

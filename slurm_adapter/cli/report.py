@@ -60,11 +60,11 @@ def print_dry_run(dry_run: DryRun, form: str) -> None:
     if form == "json":
         write_stdout(dry_run.to_json() + "\n")
     elif form == "plain":
-        from slurm_adapter.show.plain import plain  # noqa: PLC0415
+        from slurm_adapter.show.plain import plain
 
         write_stdout(plain(dry_run, os.environ))
     else:
-        from slurm_adapter.show.tree import drawn  # noqa: PLC0415
+        from slurm_adapter.show.tree import drawn
 
         write_stdout(drawn(dry_run, colour=has_colour(sys.stdout)))
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slurm_adapter.cli.components import make_part
+from slurm_adapter.cli.components import make_component
 from slurm_adapter.config.jobfile import (
     Settings,
     merge,
@@ -170,7 +170,7 @@ def job_from_settings(settings: Settings, base: str) -> Job:
         on_timeout=settings.on_timeout,
         network=settings.network,
         slurm={name: value or None for name, value in settings.slurm.items()},
-        parts=tuple(map(make_part, settings.parts)),
+        components=tuple(map(make_component, settings.parts)),
         view=settings.view,
         cache=settings.cache and on_node(settings.cache, base),
         pre_start=find_pre_start(program, settings.contract or CONTRACTS[0]),

@@ -87,7 +87,7 @@ def run_sbatch(
         records = _keep(plan, made, submissions, request)
         if not stay:
             return submissions[0].status
-        from slurm_adapter.cli.slurm_jobs import follow  # noqa: PLC0415 - most do not stay
+        from slurm_adapter.cli.slurm_jobs import follow  # most do not stay
 
         return follow(records[0], request.submit_host, output=stay == "follow")
 

@@ -54,7 +54,7 @@ def submit_host_of(record: BatchRecord, submit_host: SubmitHost | None = None) -
     """
     if not record.login:
         return LocalHost()
-    from slurm_adapter.remote.reconnecting import ReconnectingHost  # noqa: PLC0415 - connects
+    from slurm_adapter.remote.reconnecting import ReconnectingHost  # connects
 
     def again() -> SubmitHost:
         return _opened(record)
@@ -279,7 +279,7 @@ def _opened(record: BatchRecord) -> SubmitHost:
     """Return the submit host of a job, which is given up where it cannot be reached."""
     if not record.login:
         return LocalHost()
-    from slurm_adapter.remote.login_host import open_login  # noqa: PLC0415 - connects
+    from slurm_adapter.remote.login_host import open_login  # connects
 
     return open_login(record.login, say, record.python)
 

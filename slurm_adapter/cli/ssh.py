@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from slurm_adapter.cli.background import run_in_background
-from slurm_adapter.cli.components import refuse_parts
+from slurm_adapter.cli.components import refuse_components
 from slurm_adapter.cli.exit_signals import check_grace, exiting_when_stopped
 from slurm_adapter.cli.hosts import choose_nodes
 from slurm_adapter.cli.report import check_format, show_ssh_dry_run
@@ -101,7 +101,7 @@ def job_and_nodes(common: dict[str, Any], options: SshOptions) -> tuple[Job, Seq
     )
     settings = settings.model_copy(update={"nodes": len(cluster.nodes)})
     job = job_from_settings(settings, working_directory())
-    refuse_parts(job, "ssh")
+    refuse_components(job, "ssh")
     job.check_kept(os.environ)
     kept = {name: os.environ[name] for name in job.keep}
     python = job.python

@@ -18,7 +18,7 @@ from slurm_adapter.launch.ssh.records import (
     remove_old,
     state_folder,
 )
-from slurm_adapter.launch.ssh.start import look_around, moved_to_hosts, new_run, start
+from slurm_adapter.launch.ssh.start import look_around, moved_to_hosts, new_run, settle, start
 from slurm_adapter.record import replace
 from slurm_adapter.remote.start_agents import begin_agents
 from slurm_adapter.show.lines import LogChoice
@@ -72,6 +72,7 @@ class Start:
                 job = moved
             plan, network = self._look(job, agents, fleet)
             if self._common["dry_run"]:
+                plan = settle(plan, fleet, only_try=True)
                 fleet.end_all()
                 show_ssh_dry_run(plan, self._common["format"], network)
                 return 0
@@ -115,7 +116,7 @@ class Start:
 
     def _sync(self, moved: Job, agents: Sequence[Agent]) -> None:
         """Copy the code to where the moved job has it on all hosts."""
-        from slurm_adapter.remote.code import find_code, sync  # noqa: PLC0415 - pathspec
+        from slurm_adapter.remote.code import find_code, sync
 
         job = self._job
         jobs = f"{job.code}/slurm-adapter"  # where jobs have their folders unless told otherwise

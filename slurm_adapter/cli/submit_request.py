@@ -94,7 +94,7 @@ def make_submit_request(
                 "--script writes a script here, and with --login its code would not be there",
                 "Leave one of them out; --dry-run shows the script.",
             )
-        from slurm_adapter.cli.sbatch_login import request_at_login_host  # noqa: PLC0415 - SSH, pathspec
+        from slurm_adapter.cli.sbatch_login import request_at_login_host  # SSH, pathspec
 
         return request_at_login_host(settings.login, common, options, own, connect=connect)
     job = job_from_settings(settings, working_directory())

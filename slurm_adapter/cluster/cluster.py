@@ -35,6 +35,8 @@ class Node:
     """Tasks that Slurm starts on it, None outside a step: the contract decides."""
     settings: tuple[Setting, ...] = ()
     """Variables that belong to this node, e.g. which devices are its own."""
+    overriding: tuple[Setting, ...] = ()
+    """Variables that take account of all others, the user's own among them, and win over them."""
     address_reason: str = "this node's address toward the other nodes"
     """Where `address` comes from."""
     view: str = "off"

@@ -49,7 +49,7 @@ def read_host_file(path: str) -> Hosts:
         AdapterError: for a file that cannot be read (SSH-08 a), and as `read_host_text`.
     """
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - pathlib costs start-up time
+        with open(path, "rb") as file:
             # Some editors put a mark before the text.
             text = file.read().decode("utf-8-sig")
     except (OSError, ValueError) as error:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from slurm_adapter.cluster.counts import gpus_on_node, is_number, parse_tasks_per_node
 from slurm_adapter.cluster.hostlist import expand_hostlist
-from slurm_adapter.cluster.step_check import check_is_step
 from slurm_adapter.errors import NodeListError, StepError
 from slurm_adapter.record import record
 
@@ -82,7 +81,12 @@ def read_step(
         StepError: where the variables are broken or contradict each other.
         NodeListError: where the node list cannot be read.
     """
-    check_is_step(environment)
+    in_step = _is_in_step(environment)
+    stale = _stale_variable(environment) if in_step else ""
+    if not in_step or stale or "SLURM_PROCID" not in environment:
+        from slurm_adapter.cluster.step_check import refusal  # only for words
+
+        raise refusal(environment, stale)
     nodes, tasks, parts = _layout(environment)
     rank = _number(environment, "SLURM_PROCID")
     node_index = _node_id(environment, nodes)
@@ -120,6 +124,36 @@ def read_step(
     )
 
 
+def _is_in_step(environment: Mapping[str, str]) -> bool:
+    job_id = environment.get("SLURM_JOB_ID") or environment.get("SLURM_JOBID", "")
+    # Slurm's own steps (batch script, extern, interactive shell of salloc) have ten digits.
+    step_id = environment.get("SLURM_STEP_ID") or environment.get("SLURM_STEPID", "")
+    return job_id.isdecimal() and is_number(step_id)
+
+
+def _stale_variable(environment: Mapping[str, str]) -> str:
+    """Return a step variable that a newer job contradicts, or nothing.
+
+    srun writes each of these pairs alike; sbatch and salloc rewrite only the first of a pair,
+    so a difference means that the step belongs to the job this one was submitted from.
+    """
+    for job_name, step_name in (
+        ("SLURM_NTASKS", "SLURM_STEP_NUM_TASKS"),
+        ("SLURM_NNODES", "SLURM_STEP_NUM_NODES"),
+        ("SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE"),
+    ):
+        job_value, step_value = environment.get(job_name), environment.get(step_name)
+        if job_value and step_value and job_value != step_value:
+            return f"{step_name}={step_value}, but {job_name}={job_value}"
+    step_nodes = environment.get("SLURM_STEP_NODELIST")
+    job_nodes = environment.get("SLURM_JOB_NODELIST")
+    if step_nodes and job_nodes and step_nodes != job_nodes:
+        outside = set(expand_hostlist(step_nodes)) - set(expand_hostlist(job_nodes))
+        if outside:
+            return f"SLURM_STEP_NODELIST={step_nodes} is not part of {job_nodes}"
+    return ""
+
+
 def derive_port(job_id: str, step_id: str) -> int:
     """Return a port from 10000 to 32767, below every usual ephemeral range (MA-02).
 
@@ -145,7 +179,7 @@ def _layout(
         )
     parts: tuple[int, ...] = ()
     if "SLURM_HET_SIZE" in environment:
-        from slurm_adapter.cluster.step_components import component_order, components  # noqa: PLC0415
+        from slurm_adapter.cluster.step_components import component_order, components
 
         if found := components(environment):
             nodes, tasks, parts = zip(*component_order(nodes, tasks, found), strict=True)

@@ -29,8 +29,8 @@ from slurm_adapter.cluster.hosts import (
 from slurm_adapter.config.toml import Text, read_toml, validated
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job.job import LONGEST_STRING
-from slurm_adapter.quoting import check_variable_name
 from slurm_adapter.record import replace
+from slurm_adapter.setting import check_variable_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

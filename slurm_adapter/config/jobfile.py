@@ -97,7 +97,7 @@ class SshTable(BaseModel):
         return below.model_copy(update=said)
 
 
-class PartTable(BaseModel):
+class ComponentTable(BaseModel):
     """Further nodes of another kind: a component of a heterogeneous job of Slurm."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -148,7 +148,7 @@ class Settings(BaseModel):
     inputs: dict[str, StrictStr] = {}
     outputs: dict[str, StrictStr] = {}
     slurm: dict[str, SbatchValue] = {}
-    parts: list[PartTable] = []
+    parts: list[ComponentTable] = []
     warn: StrictStr | None = None
     retries: StrictInt | None = None
     on_timeout: StrictStr | None = None

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 def get_contract(name: str) -> Contract:
     """Return the contract of this name (imported only now: starting a rank costs milliseconds)."""
     if name == "env":
-        from slurm_adapter.contracts.env import EnvContract  # noqa: PLC0415
+        from slurm_adapter.contracts.env import EnvContract
 
         return EnvContract()
     if name == "torchrun":
-        from slurm_adapter.contracts.torchrun import TorchrunContract  # noqa: PLC0415
+        from slurm_adapter.contracts.torchrun import TorchrunContract
 
         return TorchrunContract()
-    from slurm_adapter.contracts.modelarts import ModelArtsContract  # noqa: PLC0415
+    from slurm_adapter.contracts.modelarts import ModelArtsContract
 
     return ModelArtsContract()
 
@@ -30,7 +30,7 @@ def get_contract(name: str) -> Contract:
 def contract_of(job: Job) -> Contract:
     """Return the contract of a job."""
     if job.node_starts_ranks:
-        from slurm_adapter.contracts.env import EnvByNodeContract  # noqa: PLC0415
+        from slurm_adapter.contracts.env import EnvByNodeContract
 
         return EnvByNodeContract()
     return get_contract(job.contract)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from slurm_adapter.cluster.cluster import Cluster, Node
-    from slurm_adapter.contracts.place import Place
+    from slurm_adapter.contracts.place import RankPlace
     from slurm_adapter.job.job import Job
     from slurm_adapter.setting import Removal, Setting, Word
 
@@ -58,11 +58,11 @@ class Contract(Protocol):
     def check(self, job: Job, cluster: Cluster) -> tuple[str, ...]:
         """Return what to warn of; raise an `AdapterError` where no job could run there."""
 
-    def settings(self, place: Place) -> Iterable[Setting]:
+    def settings(self, place: RankPlace) -> Iterable[Setting]:
         """Return the variables this rank is given, each with its reason."""
 
-    def arguments(self, place: Place) -> Iterable[Word]:
+    def arguments(self, place: RankPlace) -> Iterable[Word]:
         """Return what is appended between the boot file and the user's own arguments."""
 
-    def command(self, place: Place, words: Iterable[Word]) -> Iterable[Word]:
+    def command(self, place: RankPlace, words: Iterable[Word]) -> Iterable[Word]:
         """Return the whole command line for a program: boot file or command, with arguments."""

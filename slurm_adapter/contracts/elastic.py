@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from slurm_adapter.cluster.cluster import Cluster
-    from slurm_adapter.contracts.place import Place
+    from slurm_adapter.contracts.place import RankPlace
 
 # From torch 2.4 on the ranks of all rounds share one store, in which those that are started again
 # find the addresses of the ones before them, and wait for these for ever (seen with 2.13).
@@ -48,7 +48,7 @@ def check_elastic(elastic: tuple[int, int], cluster: Cluster) -> None:
         )
 
 
-def store_words(place: Place) -> Iterator[Word]:
+def store_words(place: RankPlace) -> Iterator[Word]:
     """Yield where the nodes meet, as torch 2.1 has it, behind `--rdzv-backend=c10d`."""
     first = place.node_index == 0
     host = f"[{place.master}]" if ":" in place.master else place.master

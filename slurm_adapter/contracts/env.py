@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from slurm_adapter.cluster.cluster import Cluster, Node
-    from slurm_adapter.contracts.place import Place
+    from slurm_adapter.contracts.place import RankPlace
     from slurm_adapter.job.job import Job
 
 
@@ -57,7 +57,7 @@ class EnvContract:
             " CUDA's and NCCL's direct ways between their GPUs may be lost. --view off keeps them.",
         )
 
-    def settings(self, place: Place) -> Iterator[Setting]:
+    def settings(self, place: RankPlace) -> Iterator[Setting]:
         """Yield the variables of `env://` and the node-level ones beside them."""
         known = place.cluster.known
         yield Setting("MASTER_ADDR", place.master, "the node of rank 0", known)
@@ -70,12 +70,12 @@ class EnvContract:
         yield Setting("NODE_RANK", str(place.node_index), f"node {place.node_index} of {nodes}")
         yield Setting("NNODES", str(nodes), f"nodes of {place.cluster.source}")
 
-    def arguments(self, place: Place) -> tuple[Word, ...]:
+    def arguments(self, place: RankPlace) -> tuple[Word, ...]:
         """Nothing is appended: the place is told by variables."""
         del place
         return ()
 
-    def command(self, place: Place, words: Iterable[Word]) -> Iterator[Word]:
+    def command(self, place: RankPlace, words: Iterable[Word]) -> Iterator[Word]:
         """The rank is the boot file or the command itself."""
         return run_directly(place, words)
 

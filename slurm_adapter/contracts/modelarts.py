@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from slurm_adapter.cluster.cluster import Cluster, Node
-    from slurm_adapter.contracts.place import Place
+    from slurm_adapter.contracts.place import RankPlace
     from slurm_adapter.job.job import Job
 
 _ABSENT = "does not exist on ModelArts; many scripts prefer it where it does"
@@ -108,13 +108,13 @@ class ModelArtsContract:
             )
         return ()
 
-    def settings(self, place: Place) -> Iterator[Setting]:
+    def settings(self, place: RankPlace) -> Iterator[Setting]:
         """Yield identity, topology and paths; the tables of the manual are its order."""
         yield from _identity(place)
         yield from _topology(place)
         yield from _paths(place)
 
-    def arguments(self, place: Place) -> Iterator[Word]:
+    def arguments(self, place: RankPlace) -> Iterator[Word]:
         """Yield what ModelArts appends to a boot file, by mode.
 
         | one node, one GPU or none | nothing |
@@ -136,12 +136,12 @@ class ModelArtsContract:
             yield Word("--world_size", why)
             yield Word(str(nodes), "the number of nodes")
 
-    def command(self, place: Place, words: Iterable[Word]) -> Iterator[Word]:
+    def command(self, place: RankPlace, words: Iterable[Word]) -> Iterator[Word]:
         """The rank is the boot file or the command itself."""
         return run_directly(place, words)
 
 
-def _identity(place: Place) -> Iterator[Setting]:
+def _identity(place: RankPlace) -> Iterator[Setting]:
     known = place.run.uuid is not None
     instance = place.workers.instance(place.node_index)
     shortened = "; shortened so that VC_WORKER_HOSTS fits" if place.workers.shortened else ""
@@ -153,7 +153,7 @@ def _identity(place: Place) -> Iterator[Setting]:
     yield Setting("HOSTNAME", instance, "ModelArts names a container like its instance", known)
 
 
-def _topology(place: Place) -> Iterator[Setting]:
+def _topology(place: RankPlace) -> Iterator[Setting]:
     nodes = len(place.cluster.nodes)
     source = f"nodes of {place.cluster.source}"
     index = f"node {place.node_index} of {nodes} in the order of {place.cluster.source}"
@@ -197,7 +197,7 @@ def _addresses(node: Node) -> Iterator[Setting]:
     yield Setting("MA_CURRENT_HOST_IP", address, "the same: no container in between", known)
 
 
-def _paths(place: Place) -> Iterator[Setting]:
+def _paths(place: RankPlace) -> Iterator[Setting]:
     job, layout = place.job, place.layout
     why = layout.why("the job's own folder", job.folder)
     yield Setting("MA_HOME", layout.home, why)

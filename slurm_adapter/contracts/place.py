@@ -7,7 +7,7 @@ On ModelArts a job is a Volcano job: pod `<job>-worker-<i>` in the subdomain `<j
 from __future__ import annotations
 
 from slurm_adapter.errors import StepError
-from slurm_adapter.job.job import LONGEST_STRING, Boot
+from slurm_adapter.job.job import LONGEST_STRING, Argv, Boot, Command
 from slurm_adapter.job.layout import Layout
 from slurm_adapter.record import cached_property, record
 from slurm_adapter.setting import Word
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from slurm_adapter.cluster.cluster import Cluster, Node, Run
+    from slurm_adapter.contracts.contract import Contract
     from slurm_adapter.job.job import Job
 
 # Inherited by whatever starts ranks and read by frameworks as "you are rank so-and-so".
@@ -88,6 +89,10 @@ class Workers:
         """Return the part of it that belongs to one node."""
         return f"{self.run_folder(job_folder)}/{TASK_NAME}-{index}"
 
+    def wrapper_hosts(self, job_folder: str, index: int) -> str:
+        """Return the hosts file that nss_wrapper reads on a node without namespaces."""
+        return f"{self.node_folder(job_folder, index)}/hosts"
+
     def last_line(self, index: int, status: int | None) -> str:
         """Return the line that ends a node's log; the status is None where nothing tells it."""
         code = "return code not known" if status is None else f"return code {status}"
@@ -112,7 +117,7 @@ def name_workers(uuid: str | None, count: int) -> Workers:
 
 
 @record
-class Place:
+class RankPlace:
     """One rank's place in a job: everything a contract may base a value on."""
 
     job: Job
@@ -141,7 +146,8 @@ class Place:
     def master(self) -> str:
         """The host under which the other ranks reach rank 0: the user's choice comes first."""
         first = self.workers.dotted(0) if self.by_worker_name else self.cluster.host(0)
-        return self.job.env.get("MASTER_ADDR") or first
+        wanted = self.node.env.get("MASTER_ADDR") or self.job.env.get("MASTER_ADDR")
+        return wanted or first
 
     @property
     def layout(self) -> Layout:
@@ -179,12 +185,68 @@ def tcp_url(host: str, port: str) -> str:
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
 
 
-def run_directly(place: Place, words: Iterable[Word]) -> Iterator[Word]:
+def run_directly(place: RankPlace, words: Iterable[Word]) -> Iterator[Word]:
     """Yield the command line of a rank that nothing stands before: boot files need their Python."""
     if isinstance(place.job.program, Boot):
         why = "the job's interpreter" if place.node.python is None else "set for this host"
         yield Word(place.python, why)
     yield from words
+
+
+def command_line(place: RankPlace, contract: Contract) -> Iterator[Word]:
+    """Yield a rank's whole command line, each word with its reason."""
+    if place.job.pre_start is not None and isinstance(place.job.program, Boot):
+        yield from _pre_start(place.layout.in_code(place.job.pre_start))
+    yield from contract.command(place, _program(place, contract))
+
+
+def _program(place: RankPlace, contract: Contract) -> Iterator[Word]:
+    """Yield boot file or command, with all arguments."""
+    job, layout = place.job, place.layout
+    match job.program:
+        case Boot(path):
+            yield Word(layout.in_code(path), "the boot file")
+            yield from contract.arguments(place)
+            if job.delivery == "option":
+                for channel in job.channels:
+                    why = layout.why("a channel, as an option", channel.path)
+                    yield Word(f"--{channel.name}={layout.channel(channel)}", why)
+        case Command(text):
+            yield Word("/bin/sh", "runs the boot command")
+            yield Word("-c", "runs the boot command")
+            yield Word(text)
+            if job.args:
+                yield Word("sh", "$0 of the boot command")
+        case Argv(words):
+            yield from map(Word, words)
+    yield from map(Word, job.args)
+
+
+# Read, not run: ModelArts' scripts of this name set variables for the boot file. What it does to
+# the directory and to the arguments does not reach the boot file; no shell stays.
+_PRE_START = (
+    '_ma_command=("$@"); _ma_directory=$PWD; set --; . "$0"; cd "$_ma_directory" || exit;'
+    ' exec "${_ma_command[@]}"'
+)
+
+
+def _pre_start(path: str) -> Iterator[Word]:
+    yield Word("bash", "reads ma-pre-start.sh, then becomes the interpreter")
+    yield Word("-c", "reads ma-pre-start.sh")
+    yield Word(_PRE_START)
+    yield Word(path, "stands beside the boot file")
+
+
+def working_directory(place: RankPlace) -> Word:
+    """Return where a rank starts; empty: in the directory that the launcher was started in."""
+    layout = place.layout
+    match place.job.program:
+        case Boot():
+            return Word(layout.code, layout.why("the code directory", place.job.code))
+        case Command():
+            return Word(layout.home, "MA_HOME, as ModelArts runs boot commands")
+        case Argv():
+            return Word("", "the directory you are in")
 
 
 def check_one_task(cluster: Cluster, contract: str) -> None:

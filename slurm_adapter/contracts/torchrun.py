@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from slurm_adapter.cluster.cluster import Cluster, Node
-    from slurm_adapter.contracts.place import Place
+    from slurm_adapter.contracts.place import RankPlace
     from slurm_adapter.job.job import Job, Program
 
 _OUTER = "of a launch further out; torchrun tells its ranks their own"
@@ -89,12 +89,12 @@ class TorchrunContract:
         check_one_task(cluster, self.name)
         _check_program(job.program)
         if job.elastic is not None:
-            from slurm_adapter.contracts.elastic import check_elastic  # noqa: PLC0415 - seldom
+            from slurm_adapter.contracts.elastic import check_elastic
 
             check_elastic(job.elastic, cluster)
         return (*_warn_of_restarts(job, cluster), *_warn_of_gpus(job, cluster))
 
-    def settings(self, place: Place) -> tuple[Setting, ...]:
+    def settings(self, place: RankPlace) -> tuple[Setting, ...]:
         """Nothing but what a rendezvous of its own needs: torchrun sets its ranks' variables.
 
         OMP_NUM_THREADS too is left to it: 1 where a node has several ranks, with a warning, unless
@@ -102,16 +102,16 @@ class TorchrunContract:
         """
         if place.job.elastic is None:
             return ()
-        from slurm_adapter.contracts.elastic import OWN_STORE  # noqa: PLC0415 - seldom
+        from slurm_adapter.contracts.elastic import OWN_STORE
 
         return (OWN_STORE,)
 
-    def arguments(self, place: Place) -> tuple[Word, ...]:
+    def arguments(self, place: RankPlace) -> tuple[Word, ...]:
         """Nothing is appended: ranks are told by variables."""
         del place
         return ()
 
-    def command(self, place: Place, words: Iterable[Word]) -> Iterator[Word]:
+    def command(self, place: RankPlace, words: Iterable[Word]) -> Iterator[Word]:
         """Yield torchrun by the job's own interpreter, then the program as each rank runs it.
 
         What follows `--` is the program's even where it looks like an option of torchrun: `--n 3`
@@ -152,7 +152,7 @@ def _warn_of_gpus(job: Job, cluster: Cluster) -> Iterator[str]:
         )
 
 
-def _options(place: Place) -> Iterator[Word]:
+def _options(place: RankPlace) -> Iterator[Word]:
     """Yield torchrun's options, as torch 2.1 has them."""
     job, run, node = place.job, place.run, place.node
     yield from _nodes(place)
@@ -175,7 +175,7 @@ def _options(place: Place) -> Iterator[Word]:
         yield Word("--local-addr=<address>", node.address_reason, known=False)
 
 
-def _nodes(place: Place) -> Iterator[Word]:
+def _nodes(place: RankPlace) -> Iterator[Word]:
     """Yield how many nodes there are, and which this one is where that counts (MA-07)."""
     if place.job.elastic is not None:
         fewest, most = place.job.elastic
@@ -186,9 +186,9 @@ def _nodes(place: Place) -> Iterator[Word]:
     yield Word(f"--node-rank={index}", f"node {index} of {nodes} in the order of {source}")
 
 
-def _meeting_point(place: Place) -> Iterator[Word]:
+def _meeting_point(place: RankPlace) -> Iterator[Word]:
     if place.job.elastic is not None:
-        from slurm_adapter.contracts.elastic import store_words  # noqa: PLC0415 - seldom
+        from slurm_adapter.contracts.elastic import store_words
 
         yield from store_words(place)
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.record import record
+from slurm_adapter.record import checked_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ _MOST_NODES = 100_000
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
-@record
-class Part:
-    """Nodes that are alike, beside the first ones of a job."""
+@checked_record
+class HetComponent:
+    """Nodes that are alike, beside the first ones of a job: a component of a heterogeneous job."""
 
     nodes: int = 1
     gpus_per_node: int | None = None
@@ -32,37 +32,37 @@ class Part:
     """Long sbatch options that are these nodes' own, by name; None for a flag."""
 
 
-def check_parts(
-    parts: Sequence[Part], first: int, contract: str, elastic: tuple[int, int] | None
+def check_components(
+    components: Sequence[HetComponent], first: int, contract: str, elastic: tuple[int, int] | None
 ) -> None:
-    """Refuse parts that no job can have.
+    """Refuse components that no job can have.
 
     Args:
-        parts: those beside the first nodes.
-        first: how many nodes the first part has.
+        components: those beside the first nodes.
+        first: how many nodes the first component has.
         contract: how scripts learn their place.
         elastic: as the job has it.
     """
     if contract == "modelarts":
         raise BadValueError(
             "all nodes of a ModelArts job have one flavor, and this job has nodes of"
-            f" {len(parts) + 1} kinds",
+            f" {len(components) + 1} kinds",
             "Give --contract env or --contract torchrun with it, or leave the further parts out.",
         )
     if elastic is not None:
         raise BadValueError(
             "--elastic goes on with fewer nodes that are alike, and this job has nodes of"
-            f" {len(parts) + 1} kinds",
+            f" {len(components) + 1} kinds",
             "Leave --elastic out, or the further parts.",
         )
-    for number, part in enumerate(parts, 1):
-        if part.nodes < 1 or first + sum(one.nodes for one in parts) > _MOST_NODES:
+    for number, component in enumerate(components, 1):
+        if component.nodes < 1 or first + sum(one.nodes for one in components) > _MOST_NODES:
             raise BadValueError(
-                f"part {number}: {part.nodes} nodes cannot be asked for",
+                f"part {number}: {component.nodes} nodes cannot be asked for",
                 f"Give a number from 1 up, as in nodes=1; a job has at most {_MOST_NODES:,}.",
             )
-        if part.gpus_per_node is not None and part.gpus_per_node < 0:
+        if component.gpus_per_node is not None and component.gpus_per_node < 0:
             raise BadValueError(
-                f"part {number}: {part.gpus_per_node} GPUs per node cannot be asked for",
+                f"part {number}: {component.gpus_per_node} GPUs per node cannot be asked for",
                 "Give 0 or more, as in gpus-per-node=2.",
             )

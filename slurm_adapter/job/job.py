@@ -6,15 +6,15 @@ import os
 from types import MappingProxyType
 
 from slurm_adapter.errors import BadValueError, printable
-from slurm_adapter.quoting import check_one_line, check_variable_name
-from slurm_adapter.record import record, replace
+from slurm_adapter.record import checked_record, replace
+from slurm_adapter.setting import check_one_line, check_variable_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from slurm_adapter.job.component import Part
+    from slurm_adapter.job.component import HetComponent
 
 CONTRACTS = ("modelarts", "torchrun", "env")
 DELIVERIES = ("option", "variable")
@@ -31,7 +31,7 @@ LONGEST_STRING = 131_072
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
-@record
+@checked_record
 class Boot:
     """A Python file, run by the job's interpreter with what the contract appends."""
 
@@ -39,14 +39,14 @@ class Boot:
     """Absolute; inside the job's code directory."""
 
 
-@record
+@checked_record
 class Command:
     """A boot command as on ModelArts custom images: text for `/bin/sh -c`, nothing appended."""
 
     text: str
 
 
-@record
+@checked_record
 class Argv:
     """A command given word by word (`exec -- COMMAND...`), nothing appended."""
 
@@ -56,7 +56,7 @@ class Argv:
 Program = Boot | Command | Argv
 
 
-@record
+@checked_record
 class Channel:
     """A named input or output: `data_url` and the local path that the script gets for it."""
 
@@ -64,7 +64,7 @@ class Channel:
     path: str
 
 
-@record
+@checked_record
 class Container:
     """The image in which a job's ranks run, and how they get into it."""
 
@@ -78,7 +78,7 @@ class Container:
     """Further options of the runtime, a word each."""
 
 
-@record
+@checked_record
 class Job:
     """What to run and what it needs.
 
@@ -97,14 +97,14 @@ class Job:
     nodes: int = 1
     gpus_per_node: int | None = None
     """None: whatever the node turns out to have."""
-    gpus_by_part: tuple[int, ...] = ()
+    gpus_by_component: tuple[int, ...] = ()
     """Inside a step of a heterogeneous job: the same for the nodes of each of its components."""
     accelerator: str = "gpu"
     """`gpu` or `npu`: what Slurm calls the cards."""
     cpus_per_task: int | None = None
     memory_mib: int | None = None
     """Memory for each node, in MiB."""
-    parts: tuple[Part, ...] = ()
+    components: tuple[HetComponent, ...] = ()
     """Further nodes of other kinds; what is said above is for the first `nodes`."""
     contract: str = "modelarts"
     elastic: tuple[int, int] | None = None
@@ -208,8 +208,8 @@ class Job:
 
     @property
     def all_nodes(self) -> int:
-        """How many nodes there are in all parts."""
-        return self.nodes + sum(part.nodes for part in self.parts)
+        """How many nodes there are in all components."""
+        return self.nodes + sum(one.nodes for one in self.components)
 
     @property
     def node_starts_ranks(self) -> bool:
@@ -219,7 +219,7 @@ class Job:
     @property
     def requirements(self) -> str:
         """The file that lists the packages a job's code needs, as ModelArts names it."""
-        return os.path.join(self.code, "pip-requirements.txt")  # noqa: PTH118
+        return os.path.join(self.code, "pip-requirements.txt")
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -239,7 +239,7 @@ class Job:
     @property
     def log_folder(self) -> str:
         """Where the job's logs go, absolute."""
-        return os.path.join(self.folder, "log")  # noqa: PTH118 - pathlib costs start-up time
+        return os.path.join(self.folder, "log")
 
     @property
     def file_stem(self) -> str:
@@ -267,14 +267,6 @@ class Job:
                     f"--env {name} takes over a variable that is not set",
                     f"Set it before, or give its value: --env {name}=VALUE.",
                 )
-
-    def without(self, names: Iterable[str]) -> Job:
-        """Return this job without variables that something else has taken account of."""
-        taken = set(names)
-        if not taken.intersection((*self.env, *self.keep)):
-            return self
-        env = {name: value for name, value in self.env.items() if name not in taken}
-        return replace(self, env=env, keep=tuple(name for name in self.keep if name not in taken))
 
     def with_nodes(self, nodes: int, gpus_per_node: int | None) -> Job:
         """Return this job sized as the step it finds itself in."""
@@ -363,10 +355,10 @@ def _check_contract(job: Job) -> None:
             f"the ranks cannot be started again {job.max_restarts} times",
             "Give 0 or more, as in --max-restarts 3.",
         )
-    if job.parts:
-        from slurm_adapter.job.component import check_parts  # noqa: PLC0415 - seldom
+    if job.components:
+        from slurm_adapter.job.component import check_components
 
-        check_parts(job.parts, job.nodes, job.contract, job.elastic)
+        check_components(job.components, job.nodes, job.contract, job.elastic)
 
 
 def _check_strings(values: Iterable[str]) -> None:

@@ -41,7 +41,7 @@ class Layout:
     @property
     def job_dir(self) -> str:
         """MA_JOB_DIR: the parent of the code directory."""
-        return os.path.dirname(self.code)  # noqa: PTH120 - pathlib costs start-up time
+        return os.path.dirname(self.code)
 
     @property
     def code(self) -> str:
@@ -57,7 +57,7 @@ class Layout:
         """Return where a file of the code directory is found."""
         if not self.full:
             return path
-        return os.path.join(self.code, os.path.relpath(path, self.job.code))  # noqa: PTH118
+        return os.path.join(self.code, os.path.relpath(path, self.job.code))
 
     def channel(self, channel: Channel) -> str:
         """Return the local path of an input or output that a script is told."""
@@ -81,7 +81,7 @@ class Layout:
             (job.folder, HOME),
             (job.log_folder, self.log),
             (job.code, self.code),
-            *((os.path.abspath(one.path), self.channel(one)) for one in job.channels),  # noqa: PTH100
+            *((os.path.abspath(one.path), self.channel(one)) for one in job.channels),
             (cache, CACHE),
         )
 
@@ -94,9 +94,9 @@ def mount_point(job: Job, path: str) -> str | None:
     """
     if not path.startswith(f"{HOME}/"):
         return None
-    folder = os.path.dirname(path) if path.startswith(f"{INPUTS}/") else path  # noqa: PTH120
+    folder = os.path.dirname(path) if path.startswith(f"{INPUTS}/") else path
     return f"{job.folder}{folder[len(HOME) :]}"
 
 
 def _leaf(job: Job) -> str:
-    return os.path.basename(job.code) or "code"  # noqa: PTH119
+    return os.path.basename(job.code) or "code"

@@ -25,7 +25,7 @@ def there(path: str, what: str) -> str:
     Raises:
         BadValueError: it is relative.
     """
-    own = os.path.expanduser("~")  # noqa: PTH111
+    own = os.path.expanduser("~")
     if path.startswith(f"{own}/") and own != "/":
         return HOME + path.removeprefix(own)
     if path == "~" or path.startswith("~/"):

@@ -12,9 +12,11 @@ from slurm_adapter.cluster.counts import VISIBLE_DEVICES, device_list
 from slurm_adapter.contracts import contract_of, wanted_view
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.job.job import VIEWS
-from slurm_adapter.node.facts import facts, ports
+from slurm_adapter.network.addresses import check_port_free, is_own_address
+from slurm_adapter.node.facts import ports
+from slurm_adapter.node.facts.accelerators import count_accelerators
 from slurm_adapter.node.ranks.machine import MachineFleet
-from slurm_adapter.node.ranks.packages import install, with_packages
+from slurm_adapter.node.ranks.packages import install, package_settings
 from slurm_adapter.node.ranks.spawn import make_start
 from slurm_adapter.node.view.selection import Surroundings, surround
 from slurm_adapter.plan import Plan, make_plan
@@ -59,14 +61,16 @@ def prepare_local(job: Job, environment: Mapping[str, str], *, only_try: bool = 
     """
     plan = _plan(job, environment)
     if job.install_requirements:
-        for index in range(job.nodes):
-            plan = with_packages(plan, index, environment)
+        every = range(job.nodes)
+        plan = plan.with_settings({index: package_settings(plan, index) for index in every})
     if plan.cluster.nodes[0].view == "off":
+        plan = _filled(plan, environment)
         return LocalRun(plan, (), plan.warnings)
     found = _surround_all(plan, environment, only_try=only_try)
     plan = plan.with_view(found[0].level)
-    for index, surroundings in enumerate(found):
-        plan = plan.with_settings(index, surroundings.settings)
+    for index, one in enumerate(found):
+        plan = plan.with_surroundings(index, one.level, one.wrapper)
+    plan = _filled(plan, environment)
     warnings = [one.warning for one in found if one.warning]
     return LocalRun(plan, tuple(found), (*plan.warnings, *warnings[:1]))
 
@@ -78,7 +82,7 @@ def _surround_all(
     count = 1 if only_try else len(plan.cluster.nodes)
     found: list[Surroundings] = []
     for index in range(count):
-        found.append(surround(plan, index, environment, only_try=only_try))
+        found.append(surround(plan.node(index, ()), environment, only_try=only_try))
         least = max(found, key=lambda one: VIEWS.index(one.level))
         if least.level != found[0].level:
             for one in found:
@@ -88,13 +92,20 @@ def _surround_all(
     return found
 
 
+def _filled(plan: Plan, environment: Mapping[str, str]) -> Plan:
+    for index in range(len(plan.cluster.nodes)):
+        plan = plan.filled(index, environment)
+    return plan
+
+
 def install_packages(plan: Plan, environment: Mapping[str, str]) -> None:
     """Install what `pip-requirements.txt` lists, where the user asked for it."""
     if not plan.job.install_requirements:
         return
     for index in range(len(plan.cluster.nodes)):
-        rank = next(plan.node_ranks(index))
-        install(plan, rank, rank.environment(environment), output=_STDERR)
+        node = plan.node(index)
+        rank = node.ranks[0]
+        install(node, rank, rank.environment(environment), output=_STDERR)
 
 
 def start_here(run: LocalRun, environment: Mapping[str, str]) -> MachineFleet:
@@ -126,12 +137,12 @@ def _plan(job: Job, environment: Mapping[str, str]) -> Plan:
     wanted = job.wanted_port(environment)
     if wanted is not None:
         port, reason = wanted
-        facts.check_port_free(port, reason)
+        check_port_free(port, reason)
         ports.take(port)  # others are not to find it free
     else:
         address = str(nodes[0].address)
         port = ports.take_free_port(address)
-        reason = f"the first free one on {address} from {facts.FIRST_PORT} up"
+        reason = f"the first free one on {address} from {ports.FIRST_PORT} up"
     contract = contract_of(job)
     ranks = sum(contract.ranks_on(node) * (contract.fan_out(node) or 1) for node in nodes)
     own = (item for item in _settings(ranks) if item.name not in environment)
@@ -145,7 +156,7 @@ def _plan(job: Job, environment: Mapping[str, str]) -> Plan:
 
 def _check_master(job: Job) -> None:
     wanted = job.env.get("MASTER_ADDR")
-    if wanted is not None and not facts.is_own_address(wanted):
+    if wanted is not None and not is_own_address(wanted):
         raise BadValueError(
             f"MASTER_ADDR={wanted} is no address of this machine, where all ranks run",
             "Leave MASTER_ADDR out.",
@@ -192,4 +203,4 @@ def _devices(environment: Mapping[str, str]) -> tuple[str, list[str]]:
     for name in VISIBLE_DEVICES:
         if name in environment:
             return name, device_list(environment[name])
-    return VISIBLE_DEVICES[0], [str(number) for number in range(facts.count_accelerators())]
+    return VISIBLE_DEVICES[0], [str(number) for number in range(count_accelerators())]

@@ -24,7 +24,7 @@ FOLDER = "snapshots"
 def planned(job: Job) -> Job:
     """Return the job as it will run from a snapshot that is yet to be taken."""
     stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid4().hex[:4]}"
-    return moved_to(job, f"{job.folder}/{FOLDER}/{stamp}/{os.path.basename(job.code)}")  # noqa: PTH119
+    return moved_to(job, f"{job.folder}/{FOLDER}/{stamp}/{os.path.basename(job.code)}")
 
 
 def take(code: str, job: Job) -> tuple[str, ...]:
@@ -37,7 +37,7 @@ def take(code: str, job: Job) -> tuple[str, ...]:
         BadValueError: where there is more than can be code, or where it cannot be read.
         ClusterUnfitError: where it cannot be written.
     """
-    from slurm_adapter.remote.code import find_code  # noqa: PLC0415 - pathspec
+    from slurm_adapter.remote.code import find_code  # pathspec
 
     jobs = f"{code}/slurm-adapter"  # where jobs have their folders unless told otherwise
     found = find_code(code, (job.folder, jobs))
@@ -73,7 +73,7 @@ def check_boot(job: Job, code: Code, what: str) -> None:
 
 def folder_of(job: Job) -> str:
     """Return the folder of a job's snapshot, all of which goes with it."""
-    return os.path.dirname(job.code)  # noqa: PTH120
+    return os.path.dirname(job.code)
 
 
 def _copy(code: Code, target: Path) -> None:
@@ -96,7 +96,7 @@ def moved_to(job: Job, code: str) -> Job:
     """Return a job that is run from a copy of its code directory."""
 
     def there(path: str) -> str:
-        return os.path.join(code, os.path.relpath(path, job.code))  # noqa: PTH118
+        return os.path.join(code, os.path.relpath(path, job.code))
 
     program = job.program
     if isinstance(program, Boot):

@@ -126,7 +126,7 @@ def rdma_chooser(
         return None
 
     def chooser() -> Hcas:
-        from slurm_adapter.network.hcas import choose_hcas  # noqa: PLC0415 - few nodes need it
+        from slurm_adapter.network.hcas import choose_hcas  # few nodes need it
 
         return choose_hcas(node, ports, given, hints, find_nccl)
 
@@ -149,7 +149,7 @@ def _why_exact(name: str, others: Iterable[str]) -> str:
 
 def _check_nccl(node: str, value: str, interfaces: Sequence[Interface]) -> list[str]:
     """Return the interfaces with an address that NCCL would take; there must be one."""
-    from slurm_adapter.network.nccl_syntax import NcclList  # noqa: PLC0415 - few set these themselves
+    from slurm_adapter.network.nccl_syntax import NcclList  # few set these themselves
 
     wanted = NcclList.parse(value)
     taken = [one.name for one in interfaces if one.up and one.addresses and wanted.takes(one.name)]
@@ -159,7 +159,7 @@ def _check_nccl(node: str, value: str, interfaces: Sequence[Interface]) -> list[
 
 
 def _lo_warning(node: str, value: str) -> list[str]:
-    from slurm_adapter.network.nccl_syntax import NcclList  # noqa: PLC0415
+    from slurm_adapter.network.nccl_syntax import NcclList
 
     wanted = NcclList.parse(value)
     if not wanted.excludes or not wanted.takes("lo"):
@@ -169,7 +169,7 @@ def _lo_warning(node: str, value: str) -> list[str]:
 
 
 def _check_names(node: str, variable: str, value: str, interfaces: Sequence[Interface]) -> None:
-    from slurm_adapter.network.nccl_syntax import gloo_names  # noqa: PLC0415
+    from slurm_adapter.network.nccl_syntax import gloo_names
 
     there = {one.name for one in interfaces if one.up and one.addresses}
     for name in gloo_names(variable, value):

@@ -8,18 +8,16 @@ than all of this, is not loaded.
 from __future__ import annotations
 
 import os
+import struct
 import sys
 
+from slurm_adapter.errors import ClusterUnfitError
+from slurm_adapter.network.addresses import socket
 from slurm_adapter.record import record, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import socket
-    import struct
     from collections.abc import Iterable, Iterator, Mapping
-else:  # without the 4 ms of the module that stands on it
-    import _socket as socket
-    import _struct as struct
 
 SYSFS_VARIABLE = "SLURM_ADAPTER_SYSFS"
 # linux/netlink.h, linux/rtnetlink.h
@@ -148,6 +146,26 @@ def read_interfaces(sysfs: str | None = "/sys") -> tuple[Interface, ...]:
         )
         interfaces.append(one if sysfs is None else _with_card(one, sysfs))
     return tuple(interfaces)
+
+
+def interfaces_of(node: str, sysfs: str | None) -> tuple[Interface, ...]:
+    """Return the interfaces of this node as `read_interfaces` does, its refusal in words.
+
+    Raises:
+        ClusterUnfitError: the kernel does not tell them.
+    """
+    try:
+        return read_interfaces(sysfs)
+    except OSError as error:
+        raise ClusterUnfitError(
+            f"{node} does not tell its network interfaces: {error.strerror}",
+            "Netlink sockets are forbidden there; a container may need other rights.",
+        ) from error
+
+
+def has_rdma(sysfs: str) -> bool:
+    """Say whether this machine may have RDMA devices: few have, others need not load the reader."""
+    return os.path.isdir(f"{sysfs}/class/infiniband")  # pathlib is slow
 
 
 def _addresses() -> dict[int, list[Address]]:

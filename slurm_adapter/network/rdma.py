@@ -57,7 +57,7 @@ class Gid:
         """The address as people write it."""
         if self.ipv4 is not None:
             return self.ipv4
-        import socket  # noqa: PLC0415 - only where it is shown
+        import socket  # only where it is shown
 
         packed = bytes.fromhex(self.value.replace(":", ""))
         return socket.inet_ntop(socket.AF_INET6, packed)
@@ -155,7 +155,7 @@ def _names(folder: str) -> list[str]:
 
 def _listing(folder: str) -> list[str]:
     try:
-        return os.listdir(folder)  # noqa: PTH208
+        return os.listdir(folder)
     except OSError:
         return []
 

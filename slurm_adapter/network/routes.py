@@ -1,24 +1,17 @@
-"""By which interface a node reaches the others: as its kernel would, or as was chosen (NET-04).
-
-`connect` of a datagram socket sends nothing: it looks the route up and takes the source address
-that belongs to it, which is what a connection to the same peer would be given, whatever rules and
-tables there are.
-"""
+"""By which interface a node reaches the others: as its kernel would, or as was chosen (NET-04)."""
 
 from __future__ import annotations
 
 from slurm_adapter.errors import ClusterUnfitError
+from slurm_adapter.network.addresses import is_within, source_toward
 from slurm_adapter.network.choose import Route
 from slurm_adapter.network.interfaces import listed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Iterable, Mapping, Sequence
 
-    from slurm_adapter.network.interfaces import Address, Interface
-else:  # without the 4 ms of the module that stands on it
-    import _socket as socket
+    from slurm_adapter.network.interfaces import Interface
 
 # Made by container engines, network plug-ins and hypervisors for what runs on one machine.
 _LOCAL_NAMES = (
@@ -29,7 +22,6 @@ _NETWORK_OF_DOCKER = "br-"
 _DIGITS = frozenset("0123456789abcdef")
 _SIGNS = frozenset("^=,:")
 """What has a meaning of its own in NCCL's lists."""
-_ANY_PORT = 9
 _MOST_ASKED = 64
 """Peers of one network are reached alike: one of each is asked for, and no more than so many."""
 
@@ -119,30 +111,6 @@ def route_within(node: str, subnet: str, interfaces: Sequence[Interface]) -> Rou
     )
 
 
-def is_within(ip: str, subnet: str) -> bool:
-    """Say whether an address belongs to a network in CIDR notation."""
-    network, _, bits = subnet.partition("/")
-    return (
-        _bits(ip, int(bits)) == _bits(network, int(bits))
-        if (":" in ip) == (":" in network)
-        else False
-    )
-
-
-def network_of(address: Address) -> str:
-    """Return the network that an address says it is in, in CIDR notation."""
-    family = socket.AF_INET6 if address.is_ipv6 else socket.AF_INET
-    packed = socket.inet_pton(family, address.ip)
-    size = len(packed) * 8
-    number = int.from_bytes(packed, "big") >> size - address.prefix << size - address.prefix
-    return f"{socket.inet_ntop(family, number.to_bytes(len(packed), 'big'))}/{address.prefix}"
-
-
-def _bits(ip: str, count: int) -> int:
-    packed = socket.inet_pton(socket.AF_INET6 if ":" in ip else socket.AF_INET, ip)
-    return int.from_bytes(packed, "big") >> len(packed) * 8 - count
-
-
 def _some_of(peers: Mapping[str, str], master: str) -> list[str]:
     """Return one peer of each network of 256 addresses (IPv6: /64), the master first."""
     found: dict[str, str] = {}
@@ -155,11 +123,8 @@ def _some_of(peers: Mapping[str, str], master: str) -> list[str]:
 
 
 def _source(node: str, name: str, ip: str) -> str:
-    family = socket.AF_INET6 if ":" in ip else socket.AF_INET
-    probe = socket.socket(family, socket.SOCK_DGRAM)
     try:
-        probe.connect((ip, _ANY_PORT))
-        return str(probe.getsockname()[0])
+        return source_toward(ip)
     except OSError as error:
         raise ClusterUnfitError(
             f"{node} cannot reach {name}: {error.strerror} ({ip})",
@@ -167,8 +132,6 @@ def _source(node: str, name: str, ip: str) -> str:
             f" `getent hosts {name}` there. Where nodes have several networks,"
             " --network SUBNET or --master-suffix SUFFIX chooses.",
         ) from error
-    finally:
-        probe.close()
 
 
 def _leads_nowhere(node: str, name: str, ip: str, where: str) -> ClusterUnfitError:

@@ -37,7 +37,7 @@ def _gpus(sysfs: str) -> list[tuple[str, str]]:
     """Return (path, NUMA node) of each GPU, by PCI address."""
     folder = f"{sysfs}/bus/pci/devices"
     try:
-        names = sorted(os.listdir(folder))  # noqa: PTH208
+        names = sorted(os.listdir(folder))
     except OSError:
         return []
     return [

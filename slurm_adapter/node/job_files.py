@@ -26,7 +26,7 @@ _LIMITS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 def working_directory() -> str:
     """Return the working directory, absolute; it may have been taken away meanwhile."""
     try:
-        return os.getcwd()  # noqa: PTH109 - pathlib costs start-up time here and below
+        return os.getcwd()  # pathlib costs start-up time here and below
     except OSError as error:
         raise ClusterUnfitError(
             f"the working directory is gone: {error.strerror}", "cd to one that exists."
@@ -57,29 +57,29 @@ def cannot_make(what: str, error: OSError) -> ClusterUnfitError:
 
 def _check_owner(own: str, path: str) -> None:
     while path.startswith(own):
-        owner = os.stat(path).st_uid  # noqa: PTH116
+        owner = os.stat(path).st_uid
         if owner not in (os.geteuid(), 0, _NOBODY):
             raise BadValueError(
                 f"{path} belongs to another user (uid {owner})",
                 "Name a folder of your own with --job-folder DIR.",
             )
-        path = os.path.dirname(path)  # noqa: PTH120
+        path = os.path.dirname(path)
 
 
-def make_referenced_directories(job: Job, told: Iterable[str]) -> None:
+def make_referenced_directories(job: Job, referenced: Iterable[str]) -> None:
     """Make the job's directories that a rank without a full view is told of; no others.
 
     Args:
         job: the job.
-        told: what a rank is told: its working directory, the values of its variables.
+        referenced: a rank's working directory and the values of its variables.
 
     Raises:
         ClusterUnfitError: naming the directory.
     """
     layout = Layout(job, full=False)
-    told = set(told)
+    referenced = set(referenced)
     for folder in (layout.home, layout.mount, layout.log):
-        if folder in told:
+        if folder in referenced:
             make_folder(folder, job.folder)
     make_outputs(job)
 
@@ -87,10 +87,10 @@ def make_referenced_directories(job: Job, told: Iterable[str]) -> None:
 def make_outputs(job: Job) -> None:
     """Make the directories of a job's outputs; ModelArts has them ready, too."""
     for channel in job.outputs:
-        if os.path.exists(channel.path):  # noqa: PTH110
+        if os.path.exists(channel.path):
             continue
         try:
-            os.makedirs(channel.path, exist_ok=True)  # noqa: PTH103
+            os.makedirs(channel.path, exist_ok=True)
         except OSError as error:
             raise ClusterUnfitError(
                 f"{os.uname().nodename} cannot make the output {channel.path}: {error.strerror}",
@@ -113,24 +113,24 @@ def _make_missing(path: str) -> None:
 
 def _missing_folders(path: str) -> list[str]:
     missing: list[str] = []
-    while not os.path.isdir(path):  # noqa: PTH112
+    while not os.path.isdir(path):
         missing.insert(0, path)
-        path = os.path.dirname(path)  # noqa: PTH120
+        path = os.path.dirname(path)
     return missing
 
 
 def _make_one(folder: str) -> None:
     try:
-        os.mkdir(folder, mode=0o700)  # noqa: PTH102
+        os.mkdir(folder, mode=0o700)
     except FileExistsError:
         # Another node was faster; a file of that name stays an error.
-        if not os.path.isdir(folder):  # noqa: PTH112
+        if not os.path.isdir(folder):
             raise
 
 
 def find_program(name: str, environment: Mapping[str, str], folder: str) -> str:
     """Return the path of a program as the rank's own PATH names it, or as given from `folder`."""
-    where = os.path.join(folder, name) if "/" in name else name  # noqa: PTH118
+    where = os.path.join(folder, name) if "/" in name else name
     path = environment.get("PATH", os.defpath)
     found = next((file for file in _candidates(where, path) if _is_program(file)), None)
     if found is None:
@@ -149,11 +149,11 @@ def _candidates(name: str, path: str) -> list[str]:
     # As shutil.which does it, whose import alone would cost a rank 4 ms.
     if "/" in name:
         return [name]
-    return [os.path.join(folder or ".", name) for folder in path.split(":")]  # noqa: PTH118
+    return [os.path.join(folder or ".", name) for folder in path.split(":")]
 
 
 def _is_program(path: str) -> bool:
-    return os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113
+    return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
 def cannot_run(program: str, error: OSError) -> ClusterUnfitError:
@@ -172,13 +172,13 @@ def find_pre_start(program: Program, contract: str) -> str | None:
     """Return the script that ModelArts reads before a boot file, where it stands beside it."""
     if contract != "modelarts" or not isinstance(program, Boot):
         return None
-    path = os.path.join(os.path.dirname(program.path), "ma-pre-start.sh")  # noqa: PTH118, PTH120
-    return path if os.path.isfile(path) else None  # noqa: PTH113
+    path = os.path.join(os.path.dirname(program.path), "ma-pre-start.sh")
+    return path if os.path.isfile(path) else None
 
 
 def check_requirements(job: Job) -> None:
     """Raise `BadValueError` where packages are to be installed and no file lists them."""
-    if job.install_requirements and not os.path.isfile(job.requirements):  # noqa: PTH113
+    if job.install_requirements and not os.path.isfile(job.requirements):
         raise BadValueError(
             f"--install-requirements: there is no {job.requirements}",
             "Put the file into the code directory, or leave the option out.",
@@ -188,12 +188,12 @@ def check_requirements(job: Job) -> None:
 def locate_code(code: str, base: str) -> str:
     """Return the absolute path of a code directory given relative to `base`; it must be there."""
     path = absolute(code, base)
-    if os.path.isdir(path):  # noqa: PTH112
+    if os.path.isdir(path):
         return path
-    if os.path.exists(path):  # noqa: PTH110
+    if os.path.exists(path):
         raise BadValueError(
             f"the code directory {path} is a file",
-            f"Give its directory: --code {os.path.dirname(path)}",  # noqa: PTH120
+            f"Give its directory: --code {os.path.dirname(path)}",
         )
     raise BadValueError(
         f"there is no code directory {path}", "Give an existing directory with --code DIR."
@@ -212,9 +212,9 @@ def locate_boot(boot: str, code: str | None, base: str) -> tuple[str, str]:
     folders = [base] if code is None else [code, base]
     for folder in folders:
         path = absolute(boot, folder)
-        if os.path.isfile(path):  # noqa: PTH113
+        if os.path.isfile(path):
             return path, _code_of(path, code)
-        if os.path.isdir(path):  # noqa: PTH112
+        if os.path.isdir(path):
             raise BadValueError(
                 f"{path} is a directory, not a boot file", f"Name the file in it: {boot}/train.py"
             )
@@ -227,7 +227,7 @@ def locate_boot(boot: str, code: str | None, base: str) -> tuple[str, str]:
 
 def _code_of(boot: str, code: str | None) -> str:
     if code is None:
-        return os.path.dirname(boot)  # noqa: PTH120
+        return os.path.dirname(boot)
     if os.path.commonpath((boot, code)) != code:
         raise BadValueError(
             f"the boot file {boot} lies outside the code directory {code}",

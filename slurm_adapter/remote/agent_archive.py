@@ -22,7 +22,7 @@ from pathlib import Path
 import slurm_adapter
 
 _ROOMS = ("node", "contracts", "cluster", "network", "job")
-_FILES = ("plan", "quoting", "setting", "output", "record", "paths", "errors")
+_FILES = ("plan", "quoting", "setting", "output", "record", "record_help", "paths", "errors")
 # A container's interpreter may be any: also one that could not even read our modules.
 _MAIN = """\
 import sys

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from slurm_adapter.cluster.hostlist import fold_hostlist
 from slurm_adapter.job.layout import VOLCANO, Layout, mount_point
-from slurm_adapter.node.facts.facts import HOSTS
+from slurm_adapter.network.addresses import HOSTS
 from slurm_adapter.record import as_dict
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from slurm_adapter.launch.script.sbatch import Script
     from slurm_adapter.network.table import Row
     from slurm_adapter.plan import Plan, RankPlan
+    from slurm_adapter.setting import Setting
 
 SCHEMA = 1
 # Beyond this many nodes (or ranks on a node) the first ones and the last stand for all.
@@ -70,13 +71,13 @@ class DryRun:
                 {"name": item.name, "value": item.value, "reason": item.reason}
                 for item in self.script.directives
             ]
-            if self.script.parts:
+            if self.script.components:
                 document["parts"] = [
                     [
                         {"name": item.name, "value": item.value, "reason": item.reason}
-                        for item in part
+                        for item in component
                     ]
-                    for part in self.script.parts
+                    for component in self.script.components
                 ]
         if self.slurm is not None:
             document["slurm"] = {"accepts": self.slurm.accepts, "says": self.slurm.says}
@@ -113,16 +114,16 @@ def headline(plan: Plan) -> str:
 
 def _kinds(job: Job) -> str:
     """Return how many nodes there are of each kind, where there is more than one."""
-    if not job.parts:
+    if not job.components:
         return ""
     kinds = [f"{nodes} with {_gpus(gpus)}" for nodes, gpus in _sizes(job)]
     return f" ({', '.join(kinds)})"
 
 
 def _sizes(job: Job) -> list[tuple[int, int | None]]:
-    """Return (nodes, GPUs of each) for each part of a job."""
+    """Return (nodes, GPUs of each) for each component of a job."""
     first = job.nodes, job.gpus_per_node
-    return [first, *((part.nodes, part.gpus_per_node) for part in job.parts)]
+    return [first, *((one.nodes, one.gpus_per_node) for one in job.components)]
 
 
 def _gpus(count: int | None) -> str:
@@ -138,6 +139,11 @@ def node_line(plan: Plan, index: int) -> str:
     if node.gpus is not None:
         parts.append(_gpus(node.gpus))
     return "  ".join(parts)
+
+
+def reason_of(setting: Setting) -> str:
+    """Return why a variable has its value, and what only its node can put in."""
+    return setting.reason if setting.hole is None else f"{setting.reason}; {setting.hole.why}"
 
 
 def started_line(plan: Plan, rank: RankPlan) -> str:
@@ -194,11 +200,11 @@ def shown_indices(count: int) -> list[int | None]:
 def shown_nodes(plan: Plan) -> list[tuple[int, int]]:
     """Return (index, 0) for each node to show, (index, how many) for those left out from there on.
 
-    Only nodes of one part are alike.
+    Only nodes of one component are alike.
     """
     shown: list[tuple[int, int]] = []
     first = 0
-    parts = [nodes for nodes, _ in _sizes(plan.job)] if plan.job.parts else []
+    parts = [nodes for nodes, _ in _sizes(plan.job)] if plan.job.components else []
     for count in parts or [len(plan.cluster.nodes)]:
         for position, index in enumerate(shown_indices(count)):
             one = (position, count - _SHOWN + 1) if index is None else (index, 0)

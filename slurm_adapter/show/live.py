@@ -270,7 +270,7 @@ class _Live:
         return self._panel
 
     def _rendered(self, now_s: float, size: tuple[int, int]) -> bytes:
-        from slurm_adapter.show.panel import draw  # noqa: PLC0415 - a pipe has no use for rich
+        from slurm_adapter.show.panel import draw  # a pipe has no use for rich
 
         begun_s = self._clock()
         panel = framed(draw(self._progress, now_s, size, colour=self._colour))

@@ -14,6 +14,7 @@ from slurm_adapter.show.dry_run import (
     headline,
     network_notes,
     node_line,
+    reason_of,
     seen_around,
     shown_indices,
     shown_nodes,
@@ -132,7 +133,7 @@ def _rank(plan: Plan, rank: RankPlan, first: RankPlan) -> Iterator[str]:
 
 
 def _setting(item: Setting) -> str:
-    return f"      {item.name}={printable(item.shown)}  ({item.reason})"
+    return f"      {item.name}={printable(item.shown)}  ({reason_of(item)})"
 
 
 def _over_ssh(plan: Plan, index: int, command: str) -> str:
@@ -158,7 +159,7 @@ def _by_hand(rank: RankPlan, inherited: Mapping[str, str]) -> str:
     words += [
         f"{item.name}={item.value}"
         for item in rank.settings
-        if not is_secret(item.name) and item.value not in _PLACEHOLDERS
+        if not is_secret(item.name) and item.value not in _PLACEHOLDERS and item.hole is None
     ]
     command = shell_words([*words, *rank.words])
     return (

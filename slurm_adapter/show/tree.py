@@ -22,6 +22,7 @@ from slurm_adapter.show.dry_run import (
     headline,
     network_notes,
     node_line,
+    reason_of,
     seen_around,
     shown_indices,
     shown_nodes,
@@ -148,7 +149,7 @@ class _Drawing:
             place.add(self._settings(different))
 
     def _settings(self, settings: Sequence[Setting]) -> Table:
-        return self._table((item.name, _value(item), item.reason) for item in settings)
+        return self._table((item.name, _value(item), reason_of(item)) for item in settings)
 
     def _table(self, rows: Iterable[tuple[str | None, Text, str]]) -> Table:
         table = Table.grid(padding=(0, 2), pad_edge=False)

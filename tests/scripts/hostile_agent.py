@@ -14,7 +14,7 @@ HEAD = struct.Struct(">IB")
 FACTS = {"address": "127.0.0.1", "gpus": 0, "clock_s": 1.0, "host": "n1", "port": 6666}
 ANSWERS = {
     "messages.Look": ("messages.Facts", {**FACTS, "network": None}),
-    "messages.TakePlan": ("messages.Ready", {"view": "off"}),
+    "messages.TakePlan": ("messages.Ready", {"view": "off", "wrapper": "", "own_values": []}),
     "messages.Go": ("messages.Begun", {}),
 }
 

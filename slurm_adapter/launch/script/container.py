@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job.job import CONTAINER_RUNTIMES
 from slurm_adapter.node.step.container import PREFIX
-from slurm_adapter.quoting import check_one_line, copy_line
+from slurm_adapter.quoting import copy_line
+from slurm_adapter.setting import check_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from slurm_adapter.job.component import Part
+    from slurm_adapter.job.component import HetComponent
     from slurm_adapter.job.job import Container, Job
 
 _PYXIS = "pyxis"
@@ -86,7 +87,7 @@ def program_words(job: Job) -> list[list[str]]:
     container = job.container
     if container is None or container.runtime == _PYXIS:
         return []
-    kinds: list[Job | Part] = [job, *job.parts]
+    kinds: list[Job | HetComponent] = [job, *job.components]
     cards = any(one.accelerator == "gpu" and one.gpus_per_node != 0 for one in kinds)
     driver = ["--nv"] if cards and not {*_GPU_OPTIONS} & {*container.options} else []
     return [

@@ -72,7 +72,7 @@ def make_directives(job: Job, options: dict[str, str | None], life: Life) -> lis
 
 
 def make_resources(job: Job, options: dict[str, str | None]) -> Iterator[Directive]:
-    """Yield what each node of a job, or of a part of one, must have.
+    """Yield what each node of a job, or of a component of one, must have.
 
     Raises:
         BadValueError: where the user's options contradict the job.

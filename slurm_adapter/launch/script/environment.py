@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.quoting import check_one_line, shell_words
+from slurm_adapter.quoting import shell_words
+from slurm_adapter.setting import check_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

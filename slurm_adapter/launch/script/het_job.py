@@ -1,4 +1,4 @@
-"""Nodes of several kinds in one job: Slurm's heterogeneous job, a component for each part.
+"""Nodes of several kinds in one job: Slurm's heterogeneous job, a component for each kind.
 
 Slurm 22.05 hands some options on from the first component to those behind it (time, account, mem,
 output, ...) and others not (partition, exclusive, CPUs, GPUs). What belongs to the whole job is
@@ -19,16 +19,16 @@ from slurm_adapter.record import replace
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from slurm_adapter.job.component import Part
+    from slurm_adapter.job.component import HetComponent
     from slurm_adapter.job.job import Job
 
 SEPARATOR = "#SBATCH hetjob"
 _OWN = ("nodes", "gpus-per-node", "flavor")
-"""What a part may say beside options of sbatch."""
+"""What a component may say beside options of sbatch."""
 _CPUS = ("cpus-per-task", "cpus-per-gpu")
 _SHARING = ("exclusive", "oversubscribe")
 _GROUPS = (MEMORY, _CPUS, _SHARING)
-"""Options of which a part has one: its own, or that of the first nodes."""
+"""Options of which a component has one: its own, or that of the first nodes."""
 _REPEATED_TEXT = """account cpus-per-gpu cpus-per-task exclude exclusive mem mem-per-cpu
 mem-per-gpu no-requeue oversubscribe partition qos requeue reservation signal time"""
 _REPEATED = frozenset(_REPEATED_TEXT.split())
@@ -41,25 +41,25 @@ profile propagate requeue resv-ports signal stepmgr uid verbose wait wckey"""
 _WHOLE_JOB = frozenset(_WHOLE_JOB_TEXT.split())
 
 
-def jobs_of_parts(job: Job) -> list[Job]:
-    """Return each part of a job as a job of its own: the first nodes, then the further parts."""
-    return [replace(job, parts=()), *(_as_job(job, part) for part in job.parts)]
+def jobs_of_components(job: Job) -> list[Job]:
+    """Return each component of a job as a job of its own: the first nodes, then the others."""
+    return [replace(job, components=()), *(_as_job(job, one) for one in job.components)]
 
 
-def _as_job(job: Job, part: Part) -> Job:
+def _as_job(job: Job, component: HetComponent) -> Job:
     return replace(
         job,
-        parts=(),
-        nodes=part.nodes,
-        gpus_per_node=part.gpus_per_node,
-        accelerator=part.accelerator,
-        cpus_per_task=part.cpus_per_task,
-        memory_mib=part.memory_mib,
-        slurm=part.slurm,
+        components=(),
+        nodes=component.nodes,
+        gpus_per_node=component.gpus_per_node,
+        accelerator=component.accelerator,
+        cpus_per_task=component.cpus_per_task,
+        memory_mib=component.memory_mib,
+        slurm=component.slurm,
     )
 
 
-def make_parts(
+def make_components(
     job: Job, first: Sequence[Directive], site_options: Collection[str], warnings: list[str]
 ) -> list[list[Directive]]:
     """Return the directives of the components behind the first one.
@@ -72,26 +72,26 @@ def make_parts(
 
     Raises:
         BadValueError: for options that do not exist, belong to the whole job, or contradict
-            the part or the first component.
+            the component or the first one.
     """
-    if job.parts and any(item.name == "array" for item in first):
+    if job.components and any(item.name == "array" for item in first):
         raise BadValueError(
             "Slurm has no arrays of jobs with nodes of several kinds",
             "Leave --sbatch array out, or the further parts.",
         )
     made = []
-    for number, part in enumerate(jobs_of_parts(job)[1:], 1):
+    for number, component in enumerate(jobs_of_components(job)[1:], 1):
         try:
-            made.append(_make_part(part, first, site_options, warnings))
+            made.append(_make_component(component, first, site_options, warnings))
         except BadValueError as error:
             raise BadValueError(f"part {number}: {error.found}", error.remedy) from error
     return made
 
 
-def _make_part(
-    part: Job, first: Sequence[Directive], site_options: Collection[str], warnings: list[str]
+def _make_component(
+    component: Job, first: Sequence[Directive], site_options: Collection[str], warnings: list[str]
 ) -> list[Directive]:
-    options, more = read_options(part.slurm, site_options, "", _OWN)
+    options, more = read_options(component.slurm, site_options, "", _OWN)
     warnings += more
     for name in options:
         if name in _WHOLE_JOB:
@@ -100,17 +100,19 @@ def _make_part(
                 f"the sbatch option {name} is for the whole job",
                 f"Write it outside the parts, as in --sbatch {name}{value}.",
             )
-    if contract_of(part).per_gpu and part.gpus_per_node is None:
+    if contract_of(component).per_gpu and component.gpus_per_node is None:
         raise BadValueError(
-            f"the {part.contract} contract starts one rank for each GPU, and nothing says how"
+            f"the {component.contract} contract starts one rank for each GPU, and nothing says how"
             " many a node has",
             "Give gpus-per-node=N in it (0 for one rank per node on the CPU), or flavor=TEXT.",
         )
     _check_memory(options, first)
     ours = [
-        Directive("nodes", str(part.nodes), "the part's nodes"),
-        Directive("ntasks-per-node", str(tasks_per_node(part)), f"contract {part.contract}"),
-        *make_resources(part, options),
+        Directive("nodes", str(component.nodes), "the part's nodes"),
+        Directive(
+            "ntasks-per-node", str(tasks_per_node(component)), f"contract {component.contract}"
+        ),
+        *make_resources(component, options),
     ]
     own = {item.name for item in ours} | options.keys()
     given = [
@@ -118,15 +120,17 @@ def _make_part(
         for name, value in options.items()
         if name not in {item.name for item in ours}
     ]
-    return [*ours, *given, *_shared(part, first, own)]
+    return [*ours, *given, *_shared(component, first, own)]
 
 
-def _shared(part: Job, first: Sequence[Directive], own: Collection[str]) -> Iterator[Directive]:
+def _shared(
+    component: Job, first: Sequence[Directive], own: Collection[str]
+) -> Iterator[Directive]:
     """Yield what the first component has and this one is to have as well."""
     taken = set(own)
     for group in _GROUPS:
         taken |= set(group) if taken & set(group) else set()
-    asks = part.gpus_per_node or taken & {*GPUS, "gres"}
+    asks = component.gpus_per_node or taken & {*GPUS, "gres"}
     for item in first:
         if item.name in _REPEATED - taken and (asks or item.name not in _PER_GPU):
             yield Directive(item.name, item.value, "as for the first nodes")
@@ -143,18 +147,18 @@ def _check_memory(options: Collection[str], first: Sequence[Directive]) -> None:
         )
 
 
-def directive_lines(parts: Sequence[Sequence[Directive]]) -> Iterator[str]:
+def directive_lines(components: Sequence[Sequence[Directive]]) -> Iterator[str]:
     """Yield the `#SBATCH` lines of the components behind the first one."""
-    for part in parts:
+    for component in components:
         yield SEPARATOR
-        yield from (directive(item.name, item.value) for item in part)
+        yield from (directive(item.name, item.value) for item in component)
 
 
-def node_lists(parts: int) -> str:
-    """Return what the script calls the list of its nodes, for the shell."""
-    if not parts:
+def node_lists(further: int) -> str:
+    """Return what a script with `further` components calls the list of its nodes, for the shell."""
+    if not further:
         return "$SLURM_JOB_NODELIST"
-    return ",".join(f"$SLURM_JOB_NODELIST_HET_GROUP_{number}" for number in range(parts + 1))
+    return ",".join(f"$SLURM_JOB_NODELIST_HET_GROUP_{number}" for number in range(further + 1))
 
 
 def srun_lines(

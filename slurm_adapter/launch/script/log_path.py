@@ -17,13 +17,13 @@ def read_log_path(option: str, value: str) -> str:
         BadValueError: where a variable is not set, or the folder part holds a `%` pattern, which
             only exists when it is too late to make the folder.
     """
-    path = os.path.expandvars(os.path.expanduser(value))  # noqa: PTH111
+    path = os.path.expandvars(os.path.expanduser(value))
     if _VARIABLE.search(path):
         raise BadValueError(
             f"the sbatch option {option}={value!r} names a variable that is not set",
             "sbatch expands none itself; write the path out.",
         )
-    folder = os.path.dirname(path)  # noqa: PTH120
+    folder = os.path.dirname(path)
     if "%" in folder.replace("%%", ""):
         raise BadValueError(
             f"the folder of the sbatch option {option}={value!r} holds a % pattern; it must"
@@ -35,7 +35,7 @@ def read_log_path(option: str, value: str) -> str:
 
 def folder_of(path: str, base: str) -> str | None:
     """Return the folder that must exist for a log path; None for /dev/null and its like."""
-    folder = os.path.dirname(os.path.join(base, path.replace("%%", "%")))  # noqa: PTH118, PTH120
+    folder = os.path.dirname(os.path.join(base, path.replace("%%", "%")))
     return None if folder == "/dev" else folder
 
 
@@ -50,4 +50,4 @@ def log_file(path: str, base: str, job_id: str) -> str:
     parts = [part.replace("%j", job_id) for part in path.split("%%")]
     if any("%" in part for part in parts):
         return ""
-    return os.path.join(base, "%".join(parts))  # noqa: PTH118
+    return os.path.join(base, "%".join(parts))

@@ -18,8 +18,8 @@ from slurm_adapter.launch.script.directives import Directive, make_directives, r
 from slurm_adapter.launch.script.environment import environment_lines
 from slurm_adapter.launch.script.het_job import (
     directive_lines,
-    jobs_of_parts,
-    make_parts,
+    jobs_of_components,
+    make_components,
     node_lists,
 )
 from slurm_adapter.launch.script.log_path import folder_of, read_log_path
@@ -57,7 +57,7 @@ class Script:
     environment: dict[str, str] = field(default_factory=dict)
     """Secret variables: given to sbatch's own environment, never written into the text."""
     warnings: tuple[str, ...] = ()
-    parts: tuple[tuple[Directive, ...], ...] = ()
+    components: tuple[tuple[Directive, ...], ...] = ()
     """Those of each further component of a heterogeneous job."""
     resubmissions: int = 0
     """How many more jobs of this script may go on where one runs into its time limit."""
@@ -70,7 +70,7 @@ class Script:
     @property
     def all_directives(self) -> tuple[Directive, ...]:
         """The directives of all components."""
-        return (*self.directives, *(one for part in self.parts for one in part))
+        return (*self.directives, *(one for component in self.components for one in component))
 
 
 def make_script(
@@ -98,7 +98,7 @@ def make_script(
     for name in _LOG_OPTIONS:
         if options.get(name) is not None:
             options[name] = read_log_path(name, str(options[name]))
-    base = os.path.join(base, options.get("chdir") or "")  # noqa: PTH118 - what Slurm does
+    base = os.path.join(base, options.get("chdir") or "")  # what Slurm does
     if "\\" in job.folder:
         raise BadValueError(
             f"the job's folder {job.folder} holds a backslash, which Slurm takes for an escape",
@@ -108,9 +108,9 @@ def make_script(
     life = Life.parse(job.warn, job.retries, job.on_timeout)
     life.check(contract_of(job).starts, options)
     directives = make_directives(job, options, life)
-    parts = make_parts(job, directives, site_options, warnings)
-    components = [{item.name: item.value for item in one} for one in (directives, *parts)]
-    values = components[0]
+    further = make_components(job, directives, site_options, warnings)
+    by_name = [{item.name: item.value for item in one} for one in (directives, *further)]
+    values = by_name[0]
     logs = [str(values[name]) for name in _LOG_OPTIONS if values.get(name)]
     # A directory that is not there cannot be mounted into a container.
     mounted = [channel.path for channel in job.outputs] if job.container is not None else []
@@ -123,21 +123,21 @@ def make_script(
         "#!/bin/bash",
         _head(job),
         *(directive(item.name, item.value) for item in directives),
-        *directive_lines(parts),
+        *directive_lines(further),
         "",
         "set -euo pipefail",
         *_go_on(job, life),
-        f'echo "{START} job $SLURM_JOB_ID on {node_lists(len(parts))}" >&2',
+        f'echo "{START} job $SLURM_JOB_ID on {node_lists(len(further))}" >&2',
         *_variables(job),
         *environment_lines(job),
         *(handed_over(job) if job.container is not None else ()),
         "",
-        *step_lines(job, adapter, node_side, components, life.retries),
+        *step_lines(job, adapter, node_side, by_name, life.retries),
     ]
     return Script(
         text="\n".join(lines) + "\n",
         directives=tuple(directives),
-        parts=tuple(map(tuple, parts)),
+        components=tuple(map(tuple, further)),
         folders=tuple(folder for folder in folders if folder is not None),
         environment=secrets,
         warnings=tuple(warnings),
@@ -146,8 +146,8 @@ def make_script(
 
 
 def _head(job: Job) -> str:
-    parts = "; ".join(map(_size, jobs_of_parts(job)))
-    return f"{HEADER.decode()} {__version__}: {parts}, contract {job.contract}."
+    sizes = "; ".join(map(_size, jobs_of_components(job)))
+    return f"{HEADER.decode()} {__version__}: {sizes}, contract {job.contract}."
 
 
 def _size(job: Job) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from slurm_adapter.contracts import contract_of
 from slurm_adapter.job.job import Argv, Boot, Command
 from slurm_adapter.launch.script.container import program_words, srun_options
-from slurm_adapter.launch.script.het_job import jobs_of_parts, node_lists, srun_lines
+from slurm_adapter.launch.script.het_job import jobs_of_components, node_lists, srun_lines
 from slurm_adapter.network.overrides import as_options
 from slurm_adapter.node.step.finish import START
 from slurm_adapter.quoting import shell_word, shell_words
@@ -49,7 +49,7 @@ def step_lines(
         return
     yield f"# Where that happens all are started again, up to {retries} times; not after the"
     yield "# loss of a node (4), without which the job cannot go on here."
-    on = node_lists(len(job.parts))
+    on = node_lists(len(job.components))
     again = f'echo "{START} job $SLURM_JOB_ID on {on} again" >&2'
     yield f"for attempt in $(seq 0 {retries}); do"
     yield f'    [ "$attempt" -eq 0 ] || {again}'
@@ -93,7 +93,7 @@ def _exec_options(job: Job) -> Iterator[str]:
         "max-restarts": job.max_restarts,
         "ranks-by": job.ranks_by,
         # Slurm does not tell a node of the others', and of cards by another name not at all.
-        "gpus-per-node": _gpus_of_parts(job) if job.node_starts_ranks else None,
+        "gpus-per-node": _gpus_of_components(job) if job.node_starts_ranks else None,
         "port": job.port,
         "channels": job.channels_as,
         "view": job.view,
@@ -114,8 +114,8 @@ def _exec_options(job: Job) -> Iterator[str]:
     yield from map(shell_word, words)
 
 
-def _gpus_of_parts(job: Job) -> str:
-    return ",".join(str(one.gpus_per_node) for one in jobs_of_parts(job))
+def _gpus_of_components(job: Job) -> str:
+    return ",".join(str(one.gpus_per_node) for one in jobs_of_components(job))
 
 
 def _program(job: Job) -> str:

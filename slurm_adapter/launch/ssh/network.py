@@ -9,6 +9,7 @@ from slurm_adapter.cluster.hostlist import fold_hostlist
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.launch.ssh.fleet import of_each
 from slurm_adapter.network import routes
+from slurm_adapter.network.addresses import network_of
 from slurm_adapter.network.choose import Route, choose, given_variables, rdma_chooser
 from slurm_adapter.network.gids import NcclVersion
 from slurm_adapter.network.interfaces import listed
@@ -157,7 +158,7 @@ def _by_network(report: Report) -> dict[str, Route]:
     for interface in report.interfaces:
         if routes.why_never(interface) is None:
             for address in interface.usable:
-                name = routes.network_of(address)
+                name = network_of(address.ip, address.prefix)
                 found.setdefault(name, Route(interface.name, address.ip, ""))
     return found
 

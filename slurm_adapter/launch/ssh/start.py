@@ -10,19 +10,22 @@ from uuid import uuid4
 from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import VISIBLE_DEVICES
 from slurm_adapter.contracts import wanted_view
-from slurm_adapter.errors import ClusterUnfitError
+from slurm_adapter.errors import ClusterUnfitError, printable
+from slurm_adapter.job.job import VIEWS
 from slurm_adapter.launch.snapshot import moved_to
 from slurm_adapter.launch.ssh.network import choose_network
+from slurm_adapter.network.addresses import is_loopback
 from slurm_adapter.network.choose import not_known_yet
 from slurm_adapter.network.report import Report
 from slurm_adapter.network.table import row_of
 from slurm_adapter.node.agent.leftovers import RUN_VARIABLE
-from slurm_adapter.node.facts.facts import FIRST_PORT, is_loopback
+from slurm_adapter.node.facts.ports import FIRST_PORT
 from slurm_adapter.node.protocol.messages import Facts, Look, Ready, TakePlan
-from slurm_adapter.node.protocol.records import pack
+from slurm_adapter.node.protocol.records import pack_plans
+from slurm_adapter.node.ranks.packages import package_settings
 from slurm_adapter.plan import Plan, make_plan
 from slurm_adapter.record import replace
-from slurm_adapter.setting import Setting, is_secret, unbuffered
+from slurm_adapter.setting import Setting, extended, is_secret, unbuffered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -125,6 +128,7 @@ def look_around(
         port, reason = wanted
     cluster = Cluster(known, "the host list", addressed=True)
     plan = make_plan(job, cluster, _run(run, port, reason, environment))
+    plan = _with_search_paths(plan)
     return replace(plan, warnings=(*plan.warnings, *warnings)), rows
 
 
@@ -136,11 +140,29 @@ def dry_plan(job: Job, nodes: Sequence[Node], environment: Mapping[str, str]) ->
         known = tuple(replace(one, settings=(*one.settings, *more)) for one in known)
     wanted = job.wanted_port(environment)
     port, reason = wanted or (FIRST_PORT, "or the next one that is free on the first host")
-    return make_plan(
+    plan = make_plan(
         job,
         Cluster(known, "the host list", addressed=True),
         _run(new_run(), port, reason, environment),
     )
+    return _with_search_paths(plan)
+
+
+def _with_search_paths(plan: Plan) -> Plan:
+    """Let ranks find the job's own interpreter as `python`, and what is installed for them."""
+    nodes = plan.cluster.nodes
+    plan = plan.with_settings({at: _interpreter(plan, node) for at, node in enumerate(nodes)})
+    if not plan.job.install_requirements:
+        return plan
+    return plan.with_settings({index: package_settings(plan, index) for index in range(len(nodes))})
+
+
+def _interpreter(plan: Plan, node: Node) -> tuple[Setting, ...]:
+    """Let `python` in a boot command, or in what a script starts, be the job's own (SSH-04)."""
+    folder = os.path.dirname(node.python or plan.job.python)
+    if not folder:
+        return ()
+    return (extended("PATH", "the job's interpreter first", before=(folder,)),)
 
 
 def _run(uuid: str, port: int, reason: str, environment: Mapping[str, str]) -> Run:
@@ -152,20 +174,63 @@ def _run(uuid: str, port: int, reason: str, environment: Mapping[str, str]) -> R
     return Run(uuid, port, reason, "ma-job- and a UUID drawn for this run", settings)
 
 
-def start(plan: Plan, fleet: AgentFleet) -> None:
-    """Give every node the plan, and when all are ready start all ranks.
+def settle(plan: Plan, fleet: AgentFleet, *, only_try: bool = False) -> Plan:
+    """Give every node its part of the plan; return the plan that all nodes can keep to.
+
+    Where nodes give their ranks less than was planned, all are given their parts of another plan,
+    made for just that.
+
+    Args:
+        plan: as `look_around` returned it.
+        fleet: the agents.
+        only_try: make nothing on the nodes, and return the plan without holes: as they fill them.
 
     Raises:
         AdapterError: naming every node that cannot; the fleet has to be ended then.
     """
-    message = pack((plan.job, plan.cluster, plan.run))
-    fleet.ask([TakePlan(agent.index, message) for agent in fleet.agents], Ready)
+    settled = plan
+    answers = _give(settled, fleet, only_try=only_try)
+    if any(one.wrapper or one.view != node.view for one, node in _with_nodes(answers, plan)):
+        for index, one in enumerate(answers):
+            settled = settled.with_surroundings(index, one.view, one.wrapper)
+        answers = _give(settled, fleet, only_try=only_try)
+        for one, node in _with_nodes(answers, settled):
+            if one.view != node.view:
+                raise ClusterUnfitError(f"{node.name} tells now this of its view, now that")
+    if only_try:
+        for index, one in enumerate(answers):
+            settled = settled.filled(index, dict(one.own_values))
+    return settled
+
+
+def start(plan: Plan, fleet: AgentFleet) -> Plan:
+    """Settle a plan, and when all nodes are ready start all ranks; return it.
+
+    Raises:
+        AdapterError: naming every node that cannot; the fleet has to be ended then.
+    """
+    settled = settle(plan, fleet)
     fleet.run(
         [
             range(first, first + count)
             for first, count in zip(plan.first_ranks, plan.ranks_per_node, strict=True)
         ]
     )
+    return settled
+
+
+def _give(plan: Plan, fleet: AgentFleet, *, only_try: bool) -> list[Ready]:
+    """Give every node its part of a plan; return what they say to it."""
+    parts = map(plan.node, range(len(plan.cluster.nodes)))
+    answers = fleet.ask([TakePlan(part, only_try) for part in pack_plans(parts)], Ready)
+    for one in answers:
+        if one.view not in VIEWS:
+            raise ClusterUnfitError(f"a node gives a view that there is not: {printable(one.view)}")
+    return answers
+
+
+def _with_nodes(answers: Sequence[Ready], plan: Plan) -> Iterator[tuple[Ready, Node]]:
+    yield from zip(answers, plan.cluster.nodes, strict=True)
 
 
 def _known(job: Job, node: Node, facts: Facts | None) -> Node:
@@ -246,7 +311,7 @@ def _check_addresses(nodes: Sequence[Node]) -> None:
 
 def moved_to_hosts(job: Job) -> Job:
     """Return a job that is run from the copy of its code directory in its folder on each host."""
-    return moved_to(job, f"{job.folder}/code/{os.path.basename(job.code)}")  # noqa: PTH119
+    return moved_to(job, f"{job.folder}/code/{os.path.basename(job.code)}")
 
 
 def new_run() -> str:

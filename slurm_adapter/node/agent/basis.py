@@ -18,7 +18,7 @@ def earlier(folder: bytes) -> Iterator[bytes]:
     """Yield where earlier copies may lie, the newest first: `PLACE/STAMP/NAME` all of them."""
     parent, name = os.path.split(folder)
     place, own = os.path.split(parent)
-    for stamp in sorted(os.listdir(place), reverse=True):  # noqa: PTH208
+    for stamp in sorted(os.listdir(place), reverse=True):
         if stamp != own:
             yield b"/".join((place, stamp, name))
 
@@ -42,6 +42,6 @@ def fill_from(
             if facts is None:
                 continue
             if stat.S_ISDIR(facts.st_mode):
-                os.mkdir(new, 0o700)  # noqa: PTH102
+                os.mkdir(new, 0o700)
             elif stat.S_ISREG(facts.st_mode):
                 shutil.copy2(old, new)

@@ -29,9 +29,9 @@ def _read(count: int) -> bytes:
 
 def _digest(data: bytes) -> str:
     try:
-        from _blake2 import blake2b  # noqa: PLC0415 - what hashlib uses, without its 4 ms
+        from _blake2 import blake2b  # what hashlib uses, without its 4 ms
     except ImportError:
-        from hashlib import blake2b  # noqa: PLC0415
+        from hashlib import blake2b
     return blake2b(data, digest_size=32).hexdigest()
 
 
@@ -44,11 +44,11 @@ def _have(word: bytes, ending: str, digest: str, size: int) -> tuple[bytes, str]
 
     `word` is what to greet with where it has to be sent.
     """
-    home = os.path.expanduser("~")  # noqa: PTH111 - pathlib costs start-up time
+    home = os.path.expanduser("~")
     folder = (os.environ.get("XDG_CACHE_HOME") or home + "/.cache") + "/slurm-adapter"
     path = folder + "/agent-" + digest[:32] + ending
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
+        with open(path, "rb") as file:
             data = file.read()
         if _digest(data) == digest:
             _greet(b"have")
@@ -60,11 +60,11 @@ def _have(word: bytes, ending: str, digest: str, size: int) -> tuple[bytes, str]
     if _digest(data) != digest:
         sys.exit("the agent's code did not arrive whole")
     try:
-        os.makedirs(folder, 0o700, exist_ok=True)  # noqa: PTH103
+        os.makedirs(folder, 0o700, exist_ok=True)
         own = path + "." + os.uname()[1] + "." + str(os.getpid())
-        with open(own, "wb") as file:  # noqa: PTH123
+        with open(own, "wb") as file:
             file.write(data)
-        os.replace(own, path)  # noqa: PTH105
+        os.replace(own, path)
     except OSError:
         path = ""
     return data, path
@@ -81,7 +81,7 @@ class _Compiled:
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
         del path, target
-        from _frozen_importlib import ModuleSpec  # noqa: PLC0415
+        from _frozen_importlib import ModuleSpec
 
         if name not in self._table:
             return None
@@ -112,7 +112,7 @@ def main(compiled: bool, digest: str, size: int) -> None:  # noqa: FBT001 - no c
         sys.meta_path.insert(0, _Compiled(data))  # type: ignore[arg-type]
     else:
         _import_from(*_have(b"need source", ".pyz", digest, size))
-    from slurm_adapter.node.agent.main import main as serve  # noqa: PLC0415
+    from slurm_adapter.node.agent.main import main as serve
 
     status = serve(sys.argv[1:])
     sys.stderr.flush()

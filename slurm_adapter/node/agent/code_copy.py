@@ -48,7 +48,7 @@ class CodeCopy:
     def __init__(self, folder: bytes, token: str, alive: Callable[[], None]) -> None:
         """Take a name for the copy; `alive` is called with each step of what may take long."""
         self._folder = folder
-        self._state = os.path.dirname(self._folder) + b"/" + as_bytes(STATE)  # noqa: PTH120
+        self._state = os.path.dirname(self._folder) + b"/" + as_bytes(STATE)
         self._marker = self._at(as_bytes(MARKER))
         self._sign = self._in_state(f"seen-{token}")
         self._part = self._in_state(f"part-{token}")
@@ -66,9 +66,9 @@ class CodeCopy:
 
     def begin(self) -> None:
         """Make what the copy lies in, and leave a sign for hosts that share it."""
-        os.makedirs(self._state, exist_ok=True)  # noqa: PTH103
+        os.makedirs(self._state, exist_ok=True)
         files.check_ours(self._state)
-        for name in os.listdir(self._state):  # noqa: PTH208
+        for name in os.listdir(self._state):
             facts = files.facts_of(self._state + b"/" + name)
             if facts is None or name == b"lock" or name.startswith(copy_lock.PREFIX):
                 continue
@@ -80,19 +80,19 @@ class CodeCopy:
     def look(self, tokens: Iterable[str]) -> list[int]:
         """Return which hosts' signs stand here: all of them have this very directory."""
         signs = [self._in_state(f"seen-{token}") for token in tokens]
-        return [count for count, sign in enumerate(signs) if os.path.exists(sign)]  # noqa: PTH110
+        return [count for count, sign in enumerate(signs) if os.path.exists(sign)]
 
     def claim(self) -> None:
         """Take the directory for this sync alone; it is ours, or empty, or not there yet."""
         self._take_lock()
         try:
-            os.mkdir(self._folder)  # noqa: PTH102
+            os.mkdir(self._folder)
         except FileExistsError:
             files.check_ours(self._folder)
         try:
             about, *paths = files.read(self._marker).split(b"\0")
         except FileNotFoundError:
-            if os.listdir(self._folder):  # noqa: PTH208
+            if os.listdir(self._folder):
                 raise ClusterUnfitError(
                     f"{as_text(self._folder)} holds files that no --sync put there"
                 ) from None
@@ -136,7 +136,7 @@ class CodeCopy:
             self._alive()
             path = self._at(wanted.path)
             # Behind a link that stands in a directory's place lies something else.
-            hidden = os.path.dirname(wanted.path) in gone  # noqa: PTH120
+            hidden = os.path.dirname(wanted.path) in gone
             facts = None if hidden else files.facts_of(path)
             if wanted.kind == "folder":
                 if facts is None or not stat.S_ISDIR(facts.st_mode):
@@ -177,8 +177,8 @@ class CodeCopy:
             self._clear(wanted, path)
             if wanted.kind == "link" and not self._is_link(wanted):
                 files.unlink(self._part)
-                os.symlink(wanted.target, self._part)  # noqa: PTH211
-                os.replace(self._part, path)  # noqa: PTH105
+                os.symlink(wanted.target, self._part)
+                os.replace(self._part, path)
         return removed
 
     def fill(self, numbers: Sequence[int], pieces: Iterator[bytes]) -> None:
@@ -189,11 +189,11 @@ class CodeCopy:
             path = self._at(wanted.path)
             try:
                 files.unlink(self._part)
-                with open(self._part, "xb") as file:  # noqa: PTH123
+                with open(self._part, "xb") as file:
                     while piece := next(pieces):
                         file.write(piece)
                 files.settle(self._part, wanted.mode, wanted.modified_ns)
-                os.replace(self._part, path)  # noqa: PTH105
+                os.replace(self._part, path)
             except OSError as error:
                 raise ClusterUnfitError(f"{as_text(path)}: {error.strerror}") from error
 
@@ -215,7 +215,7 @@ class CodeCopy:
         self._write_list()
         copy_lock.give_back(self._use)
         absolute = [wanted for wanted in self._wanted if wanted.target.startswith(b"/")]
-        return [as_text(one.path) for one in absolute if not os.path.exists(one.target)]  # noqa: PTH110
+        return [as_text(one.path) for one in absolute if not os.path.exists(one.target)]
 
     def close(self) -> None:
         """Leave nothing behind but the copy, which others may take now."""
@@ -255,7 +255,7 @@ class CodeCopy:
     def _make_folder(self, path: bytes) -> None:
         if not files.is_folder(path):
             files.unlink(path)
-            os.mkdir(path)  # noqa: PTH102
+            os.mkdir(path)
 
     def _clear(self, wanted: Wanted, path: bytes) -> None:
         """Take an empty directory out of the way of a file or link."""
@@ -270,15 +270,15 @@ class CodeCopy:
 
     def _is_link(self, wanted: Wanted) -> bool:
         try:
-            return os.readlink(self._at(wanted.path)) == wanted.target  # noqa: PTH115
+            return os.readlink(self._at(wanted.path)) == wanted.target
         except OSError:
             return False
 
     def _write_list(self) -> None:
         files.unlink(self._part)
-        with open(self._part, "xb") as file:  # noqa: PTH123
+        with open(self._part, "xb") as file:
             file.write(b"\0".join([_ABOUT, *sorted(self._known)]))
-        os.replace(self._part, self._marker)  # noqa: PTH105
+        os.replace(self._part, self._marker)
 
     def _at(self, path: bytes) -> bytes:
         return self._folder + b"/" + path

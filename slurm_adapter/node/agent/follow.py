@@ -6,6 +6,7 @@ The run does not notice: its own agent watches it, and is told by a signal to en
 from __future__ import annotations
 
 import os
+import signal
 import time
 
 from slurm_adapter.errors import CLUSTER_UNFIT, ClusterUnfitError
@@ -22,7 +23,6 @@ from slurm_adapter.node.protocol.messages import (
     UpToDate,
 )
 from slurm_adapter.node.ranks.events import LineSplitter
-from slurm_adapter.node.system import signals
 from slurm_adapter.node.system.poll import Watch
 
 TYPE_CHECKING = False
@@ -60,7 +60,7 @@ class _Follower:
         self, folder: RunFolder, ranks: tuple[int, ...], channel: HeadChannel, *, reads: bool
     ) -> None:
         self._folder, self._channel, self._reads = folder, channel, reads
-        self._files = {rank: open(folder.output(rank), "rb", buffering=0) for rank in ranks}  # noqa: PTH123, SIM115
+        self._files = {rank: open(folder.output(rank), "rb", buffering=0) for rank in ranks}  # noqa: SIM115
         self._splitters = {rank: LineSplitter() for rank in ranks}
         # Its clock's moment, without which the ends of ranks on two machines have no order.
         self._channel.tell(Following(time.monotonic()))
@@ -68,7 +68,7 @@ class _Follower:
     def look_once(self) -> int:
         """Send everything that is there now."""
         watched = self._folder.agent() is not None
-        sizes = {rank: os.stat(file.fileno()).st_size for rank, file in self._files.items()}  # noqa: PTH116
+        sizes = {rank: os.stat(file.fileno()).st_size for rank, file in self._files.items()}
         while self._look() and self._is_behind(sizes) and not self._channel.lost:
             self._turn(more=True)
         if not watched:
@@ -137,7 +137,7 @@ class _Follower:
         self._channel.flush()
 
     def _obey(self, request: Request) -> None:
-        numbers = {Stop: signals.SIGTERM, Kill: signals.SIGKILL}
+        numbers = {Stop: signal.SIGTERM, Kill: signal.SIGKILL}
         pid = self._folder.agent() if type(request) in numbers else None
         if pid is None:
             return

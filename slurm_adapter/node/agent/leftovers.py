@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import time
 
 from slurm_adapter.node.agent.run_folder import state_home
-from slurm_adapter.node.facts.facts import read_text
-from slurm_adapter.node.system import signals
+from slurm_adapter.paths import read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ class Mark:
     """The file of a run on this machine, locked while this process lives."""
 
     def __init__(self, run: str) -> None:
-        os.makedirs(_folder(), 0o700, exist_ok=True)  # noqa: PTH103
+        os.makedirs(_folder(), 0o700, exist_ok=True)
         self._path = f"{_folder()}/{_machine()}.{run}"
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def take_away(self) -> None:
         """Nothing of the run is left: the file has nothing to say."""
-        os.unlink(self._path)  # noqa: PTH108
+        os.unlink(self._path)
         os.close(self._descriptor)
 
 
@@ -62,7 +62,7 @@ def _machine() -> str:
 def _ended_runs() -> Iterator[tuple[str, int]]:
     """End the runs of this machine whose agent is gone; yield (run, how many processes it had)."""
     try:
-        names = os.listdir(_folder())  # noqa: PTH208
+        names = os.listdir(_folder())
     except OSError:
         return
     for name in names:
@@ -77,7 +77,7 @@ def _ended_runs() -> Iterator[tuple[str, int]]:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             count = end_run(run)
-            os.unlink(path)  # noqa: PTH108 - only now: whoever is killed before it leaves the mark
+            os.unlink(path)  # only now: whoever is killed before it leaves the mark
         except OSError:
             continue
         finally:
@@ -93,7 +93,7 @@ def end_run(run: str) -> int:
         killed.update(found)
         for pid in found:
             try:
-                os.kill(pid, signals.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
         time.sleep(_AGAIN_S)
@@ -102,7 +102,7 @@ def end_run(run: str) -> int:
 
 def _of_run(run: str) -> Iterator[int]:
     wanted = f"\0{RUN_VARIABLE}={run}\0"
-    for name in os.listdir("/proc"):  # noqa: PTH208
+    for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
             state = read_text(f"/proc/{name}/stat").rpartition(")")[2][1:2]
             if state not in ("", "Z") and wanted in f"\0{read_text(f'/proc/{name}/environ')}":

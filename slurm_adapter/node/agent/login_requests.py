@@ -69,9 +69,9 @@ class LoginRequests:
             case ReadFiles():
                 return self._read(request)
             case FindPath():
-                return Found(os.path.exists(request.path))  # noqa: PTH110
+                return Found(os.path.exists(request.path))
             case MakeFolder():
-                os.makedirs(request.path, 0o700, exist_ok=True)  # noqa: PTH103
+                os.makedirs(request.path, 0o700, exist_ok=True)
             case WriteFile():
                 submit_actions.write(request.path, request.data)
             case RemoveFolder():
@@ -84,7 +84,7 @@ class LoginRequests:
             of_login = submit_actions.login_environment()
             if submit_actions.has("sbatch", of_login):
                 self._environment = of_login
-        return LoginOpened(os.path.expanduser("~"), sys.executable)  # noqa: PTH111
+        return LoginOpened(os.path.expanduser("~"), sys.executable)
 
     def _run(self, request: RunProgram) -> Ran:
         more = {name: os.fsdecode(value) for name, value in request.more.items()}

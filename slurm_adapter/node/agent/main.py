@@ -19,7 +19,7 @@ from slurm_adapter.node.protocol.messages import (
     Tried,
     TryConnections,
 )
-from slurm_adapter.node.protocol.records import unpack
+from slurm_adapter.node.protocol.records import unpack_plan
 from slurm_adapter.node.system.namespaces import RefusedError
 
 TYPE_CHECKING = False
@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
         if isinstance(request, Look):
             return _run_ranks(request, channel)
         if isinstance(request, Follow):
-            from slurm_adapter.node.agent.follow import follow  # noqa: PLC0415 - a run's start needs it not
+            from slurm_adapter.node.agent.follow import follow
 
             gc.enable()
             return follow(request, channel)
@@ -92,11 +92,11 @@ def _answer_all(channel: HeadChannel) -> Request | None:
 def _answering(kind: str, channel: HeadChannel) -> Answering | None:
     """Return what answers the messages of a module, None where that is not here."""
     if kind == "copy_messages":
-        from slurm_adapter.node.agent.copy_requests import CopyRequests  # noqa: PLC0415 - only then
+        from slurm_adapter.node.agent.copy_requests import CopyRequests
 
         return CopyRequests(channel)
     if kind == "login_messages":
-        from slurm_adapter.node.agent.login_requests import LoginRequests  # noqa: PLC0415 - likewise
+        from slurm_adapter.node.agent.login_requests import LoginRequests
 
         return LoginRequests(channel)
     return None
@@ -113,7 +113,7 @@ def _run_ranks(look: Look, channel: HeadChannel) -> int:
         channel.tell(told)
     request = channel.next(look.link_s)
     while isinstance(request, TryConnections):
-        from slurm_adapter.node.agent.connectivity import try_all  # noqa: PLC0415 - only between machines
+        from slurm_adapter.node.agent.connectivity import try_all
 
         channel.tell(Tried(tuple(try_all(request.tries))))
         request = channel.next(look.link_s)
@@ -121,8 +121,7 @@ def _run_ranks(look: Look, channel: HeadChannel) -> int:
         listener.close()
     if not isinstance(request, TakePlan):
         return 0
-    job, cluster, run = unpack(request.plan)
-    prepared = prepare.prepare(look, job, cluster, run, request.index)
+    prepared = prepare.prepare(look, unpack_plan(request.plan), only_try=request.only_try)
     if prepared.folder is not None:
         prepared.folder.make()
     try:
@@ -135,15 +134,15 @@ def _listener(look: Look) -> socket | None:
     """Return what the other nodes may connect to, None where the job has no others."""
     if not prepare.has_network(look):
         return None
-    from slurm_adapter.node.agent.connectivity import listen  # noqa: PLC0415 - only between machines
+    from slurm_adapter.node.agent.connectivity import listen  # only between machines
 
     return listen()
 
 
 def _nested(prepared: Prepared, look: Look, channel: HeadChannel) -> int:
     """Run the ranks in a PID namespace where that is allowed, else as they are."""
-    from slurm_adapter.node.agent.serve import serve  # noqa: PLC0415
-    from slurm_adapter.node.system.pid_namespace import run_in_pid_namespace  # noqa: PLC0415 - not needed to look
+    from slurm_adapter.node.agent.serve import serve
+    from slurm_adapter.node.system.pid_namespace import run_in_pid_namespace  # not needed to look
 
     def inner() -> int:
         return serve(prepared, look, channel)

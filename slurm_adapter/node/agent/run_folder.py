@@ -9,8 +9,8 @@ import os
 import time
 
 from slurm_adapter.errors import ClusterUnfitError
-from slurm_adapter.node.facts.facts import read_text
 from slurm_adapter.node.system.identity import identity, lives, pid_of
+from slurm_adapter.paths import read_text
 from slurm_adapter.record import record
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ KEPT_S = 30 * 86_400
 
 def state_home() -> str:
     """Return this user's folder for what outlives a process (XDG: state)."""
-    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return f"{state}/slurm-adapter"
 
 
@@ -42,10 +42,10 @@ class RunFolder:
     def make(self) -> None:
         """Make it, with this process as the one that watches the run."""
         try:
-            run = os.path.dirname(self.path)  # noqa: PTH120
-            os.makedirs(os.path.dirname(run), 0o700, exist_ok=True)  # noqa: PTH103, PTH120
-            os.makedirs(run, 0o700, exist_ok=True)  # noqa: PTH103
-            os.mkdir(self.path, 0o700)  # noqa: PTH102
+            run = os.path.dirname(self.path)
+            os.makedirs(os.path.dirname(run), 0o700, exist_ok=True)
+            os.makedirs(run, 0o700, exist_ok=True)
+            os.mkdir(self.path, 0o700)
             self._write("agent", identity(os.getpid()))
         except OSError as error:
             raise ClusterUnfitError(
@@ -79,7 +79,7 @@ class RunFolder:
     def gone(self) -> str | None:
         """Return what is left of an ended run, usually nothing; None while it goes on."""
         path = f"{self.path}/gone"
-        return read_text(path) if os.path.exists(path) else None  # noqa: PTH110
+        return read_text(path) if os.path.exists(path) else None
 
     def agent(self) -> int | None:
         """Return the pid of the process that watches the run, None where it is gone."""
@@ -88,33 +88,33 @@ class RunFolder:
 
     def holds(self, ranks: Iterable[int]) -> bool:
         """Say whether there is the output of these ranks."""
-        return all(os.path.exists(self.output(rank)) for rank in ranks)  # noqa: PTH110
+        return all(os.path.exists(self.output(rank)) for rank in ranks)
 
     def _write(self, name: str, text: str) -> None:
         own = f"{self.path}/.{name}"
         descriptor = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123
+        with open(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
-        os.replace(own, f"{self.path}/{name}")  # noqa: PTH105
+        os.replace(own, f"{self.path}/{name}")
 
 
 def remove_old() -> None:
     """Take away runs that ended a month ago, and archives as old: others may be at it, too."""
     _remove_archives()
     for folder in _old(f"{state_home()}/runs"):
-        import shutil  # noqa: PLC0415 - seldom needed
+        import shutil
 
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _remove_archives() -> None:
     """Take away what earlier versions sent here; where one is still in use it is sent anew."""
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     for name in _entries(f"{cache}/slurm-adapter"):
         path = f"{cache}/slurm-adapter/{name}"
         try:
-            if time.time() - os.stat(path).st_mtime > KEPT_S:  # noqa: PTH116
-                os.unlink(path)  # noqa: PTH108
+            if time.time() - os.stat(path).st_mtime > KEPT_S:
+                os.unlink(path)
         except OSError:
             continue
 
@@ -131,13 +131,13 @@ def _old(runs: str) -> Iterator[str]:
 def _last_change(part: RunFolder) -> float:
     """Return when something of a node's part was written last; now where that cannot be seen."""
     try:
-        return max(os.stat(f"{part.path}/{name}").st_mtime for name in _entries(part.path))  # noqa: PTH116
+        return max(os.stat(f"{part.path}/{name}").st_mtime for name in _entries(part.path))
     except (OSError, ValueError):
         return time.time()
 
 
 def _entries(folder: str) -> list[str]:
     try:
-        return os.listdir(folder)  # noqa: PTH208
+        return os.listdir(folder)
     except OSError:
         return []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import time
 
 from slurm_adapter.errors import AdapterError
@@ -22,12 +23,15 @@ from slurm_adapter.node.protocol.messages import (
     RankOutput,
     Ready,
     Stop,
+    TakePlan,
     Warned,
 )
+from slurm_adapter.node.protocol.records import unpack_plan
 from slurm_adapter.node.ranks.events import Ended, Output
 from slurm_adapter.node.ranks.machine import MachineFleet
 from slurm_adapter.node.ranks.spawn import Start, make_start
-from slurm_adapter.node.system import processes, signals
+from slurm_adapter.node.system import processes, signal_forwarding
+from slurm_adapter.record import record, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,10 +39,10 @@ if TYPE_CHECKING:
 
     from slurm_adapter.node.agent.head_channel import HeadChannel
     from slurm_adapter.node.agent.prepare import Prepared
-    from slurm_adapter.node.agent.run_folder import RunFolder
     from slurm_adapter.node.protocol.messages import Look, Request
     from slurm_adapter.node.ranks.events import Event
-    from slurm_adapter.plan import Plan, RankPlan
+    from slurm_adapter.node.view.view import Entry
+    from slurm_adapter.plan import NodePlan, RankPlan
 
 _AGAIN_S = 0.2
 """Until what was killed is looked for once more."""
@@ -61,45 +65,67 @@ def serve(prepared: Prepared, look: Look, channel: HeadChannel) -> int:
     fleet = MachineFleet(None if folder is None else folder.open_output)
     channel.join(fleet.watch, look.link_s)
     try:
-        level, starts = _surround(prepared, channel)
+        given = _surround(prepared, channel)
+        starts = _starts(prepared, given) if given.fits(prepared.plan) else []
     except AdapterError as error:
         channel.tell(unfit(error))
         channel.finish()
         return error.exit_status
     gc.freeze()  # going over it would copy pages that are the parent processes', too
     gc.enable()
-    channel.tell(Ready(level))
-    return _Agent(fleet, channel, folder, look.grace_s).run(starts)
+    _tell_ready(prepared, given, channel)
+    return _Agent(fleet, channel, prepared, given, look.grace_s).run(starts)
 
 
-def _surround(prepared: Prepared, channel: HeadChannel) -> tuple[str, list[Start]]:
-    """Return the level of the view that this node gives, and how its ranks start in it."""
-    plan, index, environment = prepared.plan, prepared.index, prepared.environment
-    entry = None
-    if plan.cluster.nodes[index].view != "off":
-        from slurm_adapter.node.view.selection import surround  # noqa: PLC0415 - not without a view
+@record
+class _Given:
+    """What this node gives its ranks."""
 
-        surroundings = surround(plan, index, environment)
-        plan = plan.with_view(surroundings.level).with_settings(index, surroundings.settings)
-        entry = surroundings.entry
-        if surroundings.warning:
-            channel.tell(Warned(surroundings.warning))
-    ranks = list(plan.node_ranks(index))
-    for rank in ranks:
-        make_referenced_directories(plan.job, rank.told)
-    level = plan.cluster.nodes[index].view
-    return level, [
-        make_start(rank, environment, entry, _installing(plan, rank, environment)) for rank in ranks
+    level: str
+    wrapper: str = ""
+    entry: Entry | None = None
+
+    def fits(self, plan: NodePlan) -> bool:
+        """Say whether it is what the plan made before anybody knew counts on."""
+        return self.level == plan.node.view and not self.wrapper
+
+
+def _surround(prepared: Prepared, channel: HeadChannel) -> _Given:
+    """Return what this node gives, which may be less than the plan counts on."""
+    if prepared.plan.node.view == "off":
+        return _Given("off")
+    from slurm_adapter.node.view.selection import surround  # not without a view
+
+    found = surround(prepared.plan, prepared.environment, only_try=prepared.only_try)
+    if found.warning:
+        channel.tell(Warned(found.warning))
+    return _Given(found.level, found.wrapper, found.entry)
+
+
+def _tell_ready(prepared: Prepared, given: _Given, channel: HeadChannel) -> None:
+    channel.tell(Ready(given.level, given.wrapper, tuple(prepared.own_values.items())))
+
+
+def _starts(prepared: Prepared, given: _Given) -> list[Start]:
+    """Return how the ranks start, the directories that they are told of made."""
+    if prepared.only_try:
+        return []
+    plan, environment = prepared.plan, prepared.environment
+    for rank in plan.ranks:
+        make_referenced_directories(plan.job, rank.referenced_directories)
+    return [
+        make_start(rank, environment, given.entry, _installing(plan, rank, environment))
+        for rank in plan.ranks
     ]
 
 
 def _installing(
-    plan: Plan, rank: RankPlan, environment: Mapping[str, str]
+    plan: NodePlan, rank: RankPlan, environment: Mapping[str, str]
 ) -> Callable[[int], None] | None:
     """Return what installs a rank's packages; None where none were asked for."""
     if not plan.job.install_requirements:
         return None
-    from slurm_adapter.node.ranks.packages import install_once  # noqa: PLC0415 - seldom needed
+    from slurm_adapter.node.ranks.packages import install_once
 
     def install(output: int) -> None:
         install_once(plan, rank, rank.environment(environment), output)
@@ -114,16 +140,18 @@ class _Agent:
         self,
         fleet: MachineFleet,
         channel: HeadChannel,
-        folder: RunFolder | None,
+        prepared: Prepared,
+        given: _Given,
         grace_s: float,
     ) -> None:
-        self._fleet, self._channel, self._folder = fleet, channel, folder
+        self._fleet, self._channel = fleet, channel
+        self._prepared, self._given, self._folder = prepared, given, prepared.folder
         self._grace_s = grace_s
         self._begun = self._ending = False
         self._kill_at: float | None = None
         self._killed_at: float | None = None
-        for number in signals.STOPPING:
-            signals.handle(number, self._on_signal)
+        for number in signal_forwarding.STOP_SIGNALS:
+            signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, _: object) -> None:
         del number
@@ -131,12 +159,16 @@ class _Agent:
         self._fleet.wake()
 
     def run(self, starts: list[Start]) -> int:
-        """Wait for the word to start, then until nothing is left; return the exit status."""
+        """Wait for the word to start, then until nothing is left; return the exit status.
+
+        `starts` are those of the ranks; empty where the plan for what this node gives is to come.
+        """
+        self._starts = starts
         while not self._over():
             for event in self._fleet.events(self._limit()):
                 self._pass_on(event)
             for request in self._channel.listen():
-                self._obey(request, starts)
+                self._obey(request)
             self._heed_time()
             self._channel.flush()
             self._fleet.pause(paused=self._channel.full)
@@ -185,9 +217,11 @@ class _Agent:
             what = f"{self._folder.path} does not take how rank {event.rank} ended"
             self._channel.tell(Warned(f"{what}: {error.strerror}"))
 
-    def _obey(self, request: Request, starts: list[Start]) -> None:
+    def _obey(self, request: Request) -> None:
         if isinstance(request, Go) and not (self._begun or self._ending):
-            self._go(starts)
+            self._go()
+        elif isinstance(request, TakePlan) and not (self._begun or self._ending):
+            self._take(unpack_plan(request.plan))
         elif isinstance(request, Stop):
             self._grace_s = request.grace_s
             self._ending = True
@@ -196,16 +230,28 @@ class _Agent:
             self._ending = True
             self._kill_at = time.monotonic()
 
-    def _go(self, starts: list[Start]) -> None:
+    def _take(self, plan: NodePlan) -> None:
+        """Take the plan for what this node gives in place of the one that counted on more."""
+        self._prepared = replace(self._prepared, plan=plan)
+        try:
+            self._starts = _starts(self._prepared, self._given)
+        except AdapterError as error:
+            self._refuse(error)
+        else:
+            _tell_ready(self._prepared, self._given, self._channel)
+
+    def _go(self) -> None:
         self._begun = True
         try:
-            self._fleet.start(starts)
+            self._fleet.start(self._starts)
         except (AdapterError, OSError) as error:
-            why = error if isinstance(error, AdapterError) else cannot_run("a rank", error)
-            self._channel.tell(unfit(why))
-            self._ending = True
+            self._refuse(error if isinstance(error, AdapterError) else cannot_run("a rank", error))
         else:
             self._channel.tell(Begun())
+
+    def _refuse(self, why: AdapterError) -> None:
+        self._channel.tell(unfit(why))
+        self._ending = True
 
     def _heed_time(self) -> None:
         now = time.monotonic()
@@ -213,9 +259,9 @@ class _Agent:
         if self._channel.lost and (self._folder is None or not self._begun):
             self._ending = True  # a detached run goes on
         if self._ending and self._kill_at is None:
-            self._fleet.send(signals.SIGTERM)
+            self._fleet.send(signal.SIGTERM)
             self._kill_at = now + self._grace_s
         if self._kill_at is not None and now >= self._kill_at:
-            self._fleet.send(signals.SIGKILL)
+            self._fleet.send(signal.SIGKILL)
             self._killed_at = self._killed_at or now
             self._kill_at = now + _AGAIN_S

@@ -120,10 +120,10 @@ def write(path: bytes, data: bytes) -> None:
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-        os.replace(partial, path)  # noqa: PTH105
+        os.replace(partial, path)
     except OSError:
         with suppress(OSError):
-            os.unlink(partial)  # noqa: PTH108
+            os.unlink(partial)
         raise
 
 

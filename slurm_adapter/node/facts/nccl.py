@@ -48,7 +48,7 @@ def find_nccl(job: Job, python: str, environment: Mapping[str, str]) -> NcclVers
     search = job.value_of("LD_LIBRARY_PATH", environment).split(":")
     for folders, pattern in (
         (filter(None, search), _LIBRARY),
-        (_package_folders(prefixes, os.path.basename(real)), _PACKAGE),  # noqa: PTH119
+        (_package_folders(prefixes, os.path.basename(real)), _PACKAGE),
         ((*(f"{prefix}/lib" for prefix in prefixes), *_SYSTEM), _LIBRARY),
     ):
         for folder in folders:
@@ -70,7 +70,7 @@ def _interpreter(python: str, search: str) -> str:
 
 def _prefix(path: str) -> str:
     """Return where an interpreter was installed; a virtual environment is such a place."""
-    return os.path.dirname(os.path.dirname(os.path.abspath(path)))  # noqa: PTH100, PTH120
+    return os.path.dirname(os.path.dirname(os.path.abspath(path)))
 
 
 def _package_folders(prefixes: Iterable[str], program: str) -> Iterator[str]:
@@ -85,6 +85,6 @@ def _package_folders(prefixes: Iterable[str], program: str) -> Iterator[str]:
 
 def _names(folder: str) -> list[str]:
     try:
-        return sorted(os.listdir(folder))  # noqa: PTH208
+        return sorted(os.listdir(folder))
     except OSError:
         return []

@@ -1,14 +1,23 @@
-"""Ports that were given to runs on this machine, though nothing may listen there yet.
+"""Free ports, and those that were given to runs here though nothing may listen on them yet.
 
-A name of an abstract Unix socket stands for each: it is seen exactly as far as the port is (in one
-network namespace, by every user there), and is gone with the processes that hold it.
+A name of an abstract Unix socket stands for each that was given: it is seen exactly as far as the
+port is (in one network namespace, by every user there), and is gone with whoever holds it.
 """
 
 from __future__ import annotations
 
 import errno
+import socket
 
-from slurm_adapter.node.facts import facts
+from slurm_adapter.errors import ClusterUnfitError
+from slurm_adapter.network.addresses import why_not_bound
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FIRST_PORT, _LAST_PORT = 6666, 32767
+"""Where a free port is looked for: from where ModelArts has it, below all ephemeral ranges."""
 
 
 def take_free_port(address: str) -> int:
@@ -17,7 +26,16 @@ def take_free_port(address: str) -> int:
     Raises:
         ClusterUnfitError: there is none.
     """
-    return next(port for port in facts.free_ports(address) if take(port))
+    return next(port for port in _free_ports(address) if take(port))
+
+
+def _free_ports(address: str) -> Iterator[int]:
+    for port in range(FIRST_PORT, _LAST_PORT + 1):
+        if why_not_bound(address, port) is None:
+            yield port
+    raise ClusterUnfitError(
+        f"no port from {FIRST_PORT} to {_LAST_PORT} is free on {address}", "Choose one with --port."
+    )
 
 
 def take(port: int) -> bool:
@@ -26,8 +44,6 @@ def take(port: int) -> bool:
     Returns:
         Whether it is; False where another run has it.
     """
-    import socket  # noqa: PLC0415 - 4 ms, which only the node of rank 0 needs
-
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as note:
         try:
             note.bind(f"\0slurm-adapter port {port}".encode())
@@ -36,3 +52,11 @@ def take(port: int) -> bool:
             return error.errno != errno.EADDRINUSE
         note.detach()  # its descriptor stays open until the end
     return True
+
+
+def any_free_port(address: str) -> int:
+    """Return a port that the kernel has chosen on an address: two processes hardly get the same."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.bind((address, 0))
+        return int(probe.getsockname()[1])

@@ -28,14 +28,14 @@ def network_overrides(files: Sequence[str], options: Mapping[str, Any]) -> dict[
 
 def _table(path: str) -> dict[str, Any]:
     try:
-        import tomllib  # type: ignore[import-not-found]  # noqa: PLC0415
+        import tomllib  # type: ignore[import-not-found]
     except ImportError as error:  # Python 3.10
         raise BadValueError(
             f"{path} cannot be read by this Python, which has no TOML reader",
             "Use Python 3.11 or later for slurm-adapter on the nodes.",
         ) from error
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
+        with open(path, "rb") as file:
             table = tomllib.load(file).get("network", {})
     except OSError as error:
         raise BadValueError(

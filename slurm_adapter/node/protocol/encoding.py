@@ -101,8 +101,8 @@ def _json(value: object) -> str:
 
 def _quoted(text: str) -> str:
     try:
-        from _json import encode_basestring_ascii  # noqa: PLC0415 - `json` costs 4 ms, for `re`
+        from _json import encode_basestring_ascii
     except ImportError:
-        from json.encoder import encode_basestring_ascii  # noqa: PLC0415
+        from json.encoder import encode_basestring_ascii
     quoted: str = encode_basestring_ascii(text)
     return quoted

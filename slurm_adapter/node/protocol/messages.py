@@ -82,12 +82,15 @@ class TryConnections(Request):
 
 @record
 class TakePlan(Request):
-    """Have everything ready for the ranks; answered by `Ready`."""
+    """Have everything ready for the ranks; answered by `Ready`.
 
-    index: int
-    """The node's."""
+    Sent again, with the plan for that, where a node gives less than the first one counts on.
+    """
+
     plan: bytes
-    """Job, cluster and run as `records.pack` has them: the same bytes for all nodes."""
+    """The node's part of it, as `records.pack_plans` has it."""
+    only_try: bool
+    """Whether to make nothing: only what the node would give is of interest."""
 
 
 @record
@@ -155,6 +158,10 @@ class Ready(Told):
 
     view: str
     """The level that they get."""
+    wrapper: str
+    """The library by which names resolve where no namespaces are to be had; empty: none."""
+    own_values: tuple[tuple[str, str], ...]
+    """What the node puts into the plan's holes, by variable."""
 
 
 @record

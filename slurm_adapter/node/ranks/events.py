@@ -28,7 +28,7 @@ class Ended:
     @property
     def how(self) -> str:
         """Words for it: `exit status 3` or `signal SIGSEGV`."""
-        import signal  # noqa: PLC0415 - 4 ms, only for words
+        import signal  # 4 ms, only for words
 
         number = self.status - 128
         if number > 0 and number in {one.value for one in signal.Signals}:

@@ -10,13 +10,15 @@ from __future__ import annotations
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.node.job_files import find_program, make_folder
 from slurm_adapter.node.system.processes import dying_with_parent
-from slurm_adapter.setting import Setting
+from slurm_adapter.setting import extended
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from slurm_adapter.plan import Plan, RankPlan
+    from slurm_adapter.cluster.cluster import Node
+    from slurm_adapter.plan import NodePlan, Plan, RankPlan
+    from slurm_adapter.setting import Setting
 
 # Settings of pip that would put packages elsewhere.
 _ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")
@@ -35,50 +37,45 @@ os.symlink(os.path.relpath(site, folder), os.path.join(folder, "site-packages"))
 """
 
 
-def _folder(plan: Plan, node_index: int, local_rank: int) -> str:
+def _folder(node_folder: str, node: Node, local_rank: int) -> str:
     """Return where the packages of one task go: ranks of a node do not wait for each other."""
-    folder = f"{plan.workers.node_folder(plan.job.folder, node_index)}/packages"
+    folder = f"{node_folder}/packages"
     if ":" in folder:
         raise BadValueError(
             f"--install-requirements: {folder} holds a colon, which Python's search path cannot",
             "Name another folder with --job-folder DIR.",
         )
-    tasks = plan.cluster.nodes[node_index].tasks
-    return folder if tasks in (None, 1) else f"{folder}-{local_rank}"
+    return folder if node.tasks in (None, 1) else f"{folder}-{local_rank}"
 
 
-def with_packages(
-    plan: Plan, node_index: int, environment: Mapping[str, str], local_rank: int = 0
-) -> Plan:
-    """Return a plan by whose variables the ranks of a node find the packages, and their programs.
+def package_settings(plan: Plan, node_index: int, local_rank: int = 0) -> tuple[Setting, ...]:
+    """Return the variables by which the ranks of a node find the packages, and their programs.
 
     `local_rank` counts where each rank of a node is a task of its own.
     """
-    job, folder = plan.job, _folder(plan, node_index, local_rank)
+    node_folder = plan.workers.node_folder(plan.job.folder, node_index)
+    folder = _folder(node_folder, plan.cluster.nodes[node_index], local_rank)
     why = "packages of pip-requirements.txt"
-    modules = filter(None, (f"{folder}/site-packages", job.value_of("PYTHONPATH", environment)))
-    # Behind the user's own, or its `python` would be found before the job's.
-    programs = filter(None, (job.value_of("PATH", environment), f"{folder}/bin"))
-    settings = (
-        Setting("PYTHONPATH", ":".join(modules), why),
-        Setting("PATH", ":".join(programs), why),
+    return (
+        extended("PYTHONPATH", why, before=(f"{folder}/site-packages",)),
+        # Behind the user's own, or its `python` would be found before the job's.
+        extended("PATH", why, after=(f"{folder}/bin",)),
     )
-    return plan.with_settings(node_index, settings)
 
 
 def install_once(
-    plan: Plan, rank: RankPlan, environment: Mapping[str, str], output: int | None
+    plan: NodePlan, rank: RankPlan, environment: Mapping[str, str], output: int | None
 ) -> None:
     """Install the packages that the ranks of a node share: the first one does, others wait for it.
 
     Raises:
         ClusterUnfitError: where that fails.
     """
-    import fcntl  # noqa: PLC0415 - seldom needed
-    import os  # noqa: PLC0415
+    import fcntl
+    import os
 
-    folder = _folder(plan, rank.node_index, 0)
-    make_folder(os.path.dirname(folder), plan.job.folder)  # noqa: PTH120
+    folder = _folder(plan.folder, plan.node, 0)
+    make_folder(os.path.dirname(folder), plan.job.folder)
     lock = os.open(f"{folder}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX)
@@ -89,15 +86,17 @@ def install_once(
         os.close(lock)
 
 
-def install(plan: Plan, rank: RankPlan, environment: Mapping[str, str], output: int | None) -> None:
+def install(
+    plan: NodePlan, rank: RankPlan, environment: Mapping[str, str], output: int | None
+) -> None:
     """Install a rank's packages; pip's words go to `output`, as on ModelArts (None: to our own).
 
     Raises:
         ClusterUnfitError: where that fails.
     """
-    import subprocess  # noqa: PLC0415 - 8 ms, seldom needed
+    import subprocess  # 8 ms, seldom needed
 
-    job, folder = plan.job, _folder(plan, rank.node_index, rank.local_rank)
+    job, folder = plan.job, _folder(plan.folder, plan.node, rank.local_rank)
     python = find_program(rank.node.python or job.python, environment, job.code)
     settings = {name: value for name, value in environment.items() if name not in _ELSEWHERE}
     settings |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_USER": "0"}

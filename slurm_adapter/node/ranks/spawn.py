@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 
 from slurm_adapter.errors import AdapterError, ClusterUnfitError
 from slurm_adapter.node.job_files import cannot_run, find_program
-from slurm_adapter.node.system import processes, signals
+from slurm_adapter.node.system import processes, signal_forwarding
 from slurm_adapter.output import complain
 from slurm_adapter.record import record
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from slurm_adapter.plan import RankPlan
 
 _MOST_BYTES = 256
-_IGNORED_BY_PYTHON = (signals.SIGPIPE, signals.SIGXFSZ)
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 @record
@@ -148,8 +149,8 @@ def _become(
         if start.first is not None:
             os.close(tell)  # nobody is to wait so long: from here on the rank itself has begun
             tell = os.dup2(stderr, 2)
-            for number in (*signals.STOPPING, signals.SIGCHLD):  # our starter's own
-                signals.handle(number, signals.SIG_DFL)
+            for number in (*signal_forwarding.STOP_SIGNALS, signal.SIGCHLD):  # our starter's own
+                signal.signal(number, signal.SIG_DFL)
             start.first(stdout)
         if start.entry is not None:
             start.entry.enter()
@@ -160,7 +161,7 @@ def _become(
         tell = _arrange(stdout, stderr, tell)
         processes.restore_descriptor_limit()
         for number in _IGNORED_BY_PYTHON:
-            signals.handle(number, signals.SIG_DFL)
+            signal.signal(number, signal.SIG_DFL)
         os.execve(start.words[0], start.words, start.environment)  # noqa: S606
     except AdapterError as error:
         os._exit(complain(error))
@@ -188,7 +189,7 @@ def _arrange(stdout: int, stderr: int, tell: int) -> int:
     for number, descriptor in enumerate(low):
         os.dup2(descriptor, number, inheritable=number < len(low) - 1)
     # Not closerange: where it has to try each number there may be a billion of them.
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+    for name in os.listdir("/proc/self/fd"):
         if int(name) >= len(low):
             try:  # noqa: SIM105 - contextlib costs start-up time
                 os.close(int(name))

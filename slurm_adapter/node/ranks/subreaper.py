@@ -7,10 +7,11 @@ it; elsewhere the one that is left ends the other one's processes, which it gets
 from __future__ import annotations
 
 import os
+import signal
 import time
 
 from slurm_adapter.errors import ClusterUnfitError
-from slurm_adapter.node.system import processes, signal_forwarding, signals
+from slurm_adapter.node.system import processes, signal_forwarding
 from slurm_adapter.node.system.namespaces import RefusedError
 from slurm_adapter.node.system.pid_namespace import (
     Ways,
@@ -39,7 +40,7 @@ def run_guarded(inner: Callable[[], int]) -> int:
         ClusterUnfitError: where there may be no process more.
     """
     ways = _Guarding()
-    signals.handle(signals.SIGCHLD, signals.SIG_DFL)  # ignored, no end of a child could be seen
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, no end of a child could be seen
     try:
         return run_in_pid_namespace(inner, ways)
     except RefusedError:
@@ -52,7 +53,7 @@ class _Guarding(Ways):
     """Signals are passed on as others, and a stop at the terminal stops both."""
 
     def __init__(self) -> None:
-        self._heeded = signal_forwarding.heeded()
+        self._heeded = signal_forwarding.heeded_signals()
 
     def keep(self) -> None:
         """Leave the terminal's keys, and a signal to the whole group, to the user's process."""
@@ -70,24 +71,24 @@ class _Guarding(Ways):
             send(first, signal_forwarding.passed_as(number))
 
         def stop(number: int, _: object) -> None:
-            send(first, signals.SIGSTOP)
-            signals.handle(number, signals.SIG_DFL)
+            send(first, signal.SIGSTOP)
+            signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
             # Here it stands still until somebody has it go on.
-            signals.handle(number, stop)
-            send(first, signals.SIGCONT)
+            signal.signal(number, stop)
+            send(first, signal.SIGCONT)
 
         for number in self._heeded:
-            signals.handle(number, pass_on)
-        if signals.handler_of(signals.SIGTSTP) is not signals.SIG_IGN:
-            signals.handle(signals.SIGTSTP, stop)
+            signal.signal(number, pass_on)
+        if signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN:
+            signal.signal(signal.SIGTSTP, stop)
 
 
 def _run_below(inner: Callable[[], int], ways: Ways) -> int:
     """Run a function in a child of this process, and see that nothing of it stays."""
     processes.become_subreaper()
     # That signal, as one that is stopped at the terminal hears of no other.
-    die_with_parent = processes.dying_with_parent(signals.SIGCONT)
+    die_with_parent = processes.dying_with_parent(signal.SIGCONT)
     try:
         answers, tell = os.pipe()
         child = os.fork()
@@ -129,15 +130,15 @@ def _end_with_parent(parent: int) -> None:
         del number
         if os.getppid() != parent:
             _end_all_below()
-            os._exit(128 + signals.SIGKILL)
+            os._exit(128 + signal.SIGKILL)
 
-    signals.handle(signals.SIGCONT, look)
+    signal.signal(signal.SIGCONT, look)
 
 
 def _end_all_below() -> None:
     deadline = time.monotonic() + _DYING_S
     while processes.has_children() and time.monotonic() < deadline:
-        processes.send_below(signals.SIGKILL)
+        processes.send_below(signal.SIGKILL)
         for _ in processes.reap():
             pass
         if processes.has_children():

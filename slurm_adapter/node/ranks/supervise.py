@@ -10,6 +10,7 @@ from slurm_adapter.errors import printable
 from slurm_adapter.node.ranks.events import Lost
 from slurm_adapter.node.ranks.first_failure import FirstFailure
 from slurm_adapter.node.system import signal_forwarding
+from slurm_adapter.node.system.signal_forwarding import STOP_SIGNALS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,17 +41,9 @@ if TYPE_CHECKING:
             """Let go of pipes and descriptors; return the output that was still in them."""
 
 
-# Signals that mean "stop", and what the command then returns at least: 128 + N.
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOP_DETACHED = signal.SIGUSR1
 """What ends a detached job by way of its head, to which the others mean nobody but itself."""
 _POLL_S = 0.5
-
-
-def heeded_signals(*more: signal.Signals) -> list[signal.Signals]:
-    """Return the stop signals that this process was not started to ignore (nohup, `cmd &`)."""
-    wanted = dict.fromkeys((*STOP_SIGNALS, *more))
-    return [one for one in wanted if signal.getsignal(one) is not signal.SIG_IGN]
 
 
 _SHORT_POLL_S = 0.02
@@ -127,7 +120,7 @@ class Supervisor:
         Raises:
             LeftError: where only the watching has ended.
         """
-        numbers = heeded_signals(*self._ends) if self._heed_any else []
+        numbers = signal_forwarding.heeded_signals(*self._ends) if self._heed_any else []
         before = {number: signal_forwarding.listen(number, self._on_signal) for number in numbers}
         try:
             while self._fleet.running():

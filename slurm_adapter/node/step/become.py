@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 from slurm_adapter.contracts.place import NODE_LOGS
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
-from slurm_adapter.node.facts import facts
+from slurm_adapter.network.addresses import check_port_free, is_own_address
 from slurm_adapter.node.job_files import (
     cannot_make,
     cannot_run,
@@ -16,18 +17,16 @@ from slurm_adapter.node.job_files import (
     make_referenced_directories,
     working_directory,
 )
+from slurm_adapter.paths import read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import signal as _signal
     from collections.abc import Mapping
     from typing import NoReturn
 
     from slurm_adapter.job.job import Job
     from slurm_adapter.node.step.step import Ready
     from slurm_adapter.plan import Plan, RankPlan
-else:  # two numbers, and no file more: what is loaded here, each rank of each job loads
-    import _signal
 
 
 def become(ready: Ready, environment: Mapping[str, str], *, log: bool = False) -> NoReturn:
@@ -44,15 +43,15 @@ def become(ready: Ready, environment: Mapping[str, str], *, log: bool = False) -
     plan, rank, job = ready.plan, ready.rank, ready.plan.job
     if rank.rank == 0:
         check_rendezvous(plan, rank)
-    make_referenced_directories(job, rank.told)
+    make_referenced_directories(job, rank.referenced_directories)
     if log:
         make_folder(job.log_folder, job.folder)
     inherited = rank.environment(without_coerced_locale(environment))
     output = open_log(plan, rank) if log else None
     if job.install_requirements:
-        from slurm_adapter.node.ranks.packages import install  # noqa: PLC0415
+        from slurm_adapter.node.ranks.packages import install
 
-        install(plan, rank, inherited, output)
+        install(ready.node, rank, inherited, output)
     _enter(ready)
     command = rank.words
     command[0] = find_program(command[0], inherited, rank.cwd.value)
@@ -62,8 +61,8 @@ def become(ready: Ready, environment: Mapping[str, str], *, log: bool = False) -
 def _become(command: list[str], environment: Mapping[str, str], output: int | None) -> NoReturn:
     # Python ignores these two, and what is ignored stays so in the program that comes next: a
     # shell's `yes | head -1` would complain instead of ending.
-    for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
-        _signal.signal(number, _signal.SIG_DFL)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
     before = os.dup(2)  # where to complain, should it not work out
     if output is not None:
         os.dup2(output, 1)
@@ -107,9 +106,7 @@ def open_log(plan: Plan, rank: RankPlan) -> int:
 
 def without_coerced_locale(environment: Mapping[str, str]) -> Mapping[str, str]:
     """Take out the LC_CTYPE that Python itself adds where no locale is set (PEP 538)."""
-    if environment.get("LC_CTYPE") != "C.UTF-8" or "\0LC_CTYPE=" in facts.read_text(
-        "/proc/self/environ"
-    ):
+    if environment.get("LC_CTYPE") != "C.UTF-8" or "\0LC_CTYPE=" in read_text("/proc/self/environ"):
         return environment
     return {name: value for name, value in environment.items() if name != "LC_CTYPE"}
 
@@ -117,7 +114,7 @@ def without_coerced_locale(environment: Mapping[str, str]) -> Mapping[str, str]:
 def check_master(job: Job, name: str) -> None:
     """Raise `BadValueError` where the user's MASTER_ADDR is not this node, on which rank 0 runs."""
     wanted = job.env.get("MASTER_ADDR")
-    if wanted and wanted != name and not facts.is_own_address(wanted):
+    if wanted and wanted != name and not is_own_address(wanted):
         raise BadValueError(
             f"MASTER_ADDR={wanted} is no address of {name}, where rank 0 runs",
             f"Leave MASTER_ADDR out, or set it to {name}.",
@@ -130,4 +127,4 @@ def check_rendezvous(plan: Plan, rank: RankPlan) -> None:
     # torchrun listens there even where it starts a single rank.
     shared = plan.world_size > 1 or (rank.node.gpus or 0) > 1 or plan.contract.starts != "rank"
     if shared and plan.run.port is not None:
-        facts.check_port_free(plan.run.port, plan.run.port_reason)
+        check_port_free(plan.run.port, plan.run.port_reason)

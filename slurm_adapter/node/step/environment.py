@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from slurm_adapter.errors import printable
-from slurm_adapter.quoting import export_line, is_variable_name, unset_line
+from slurm_adapter.quoting import export_line, unset_line
+from slurm_adapter.setting import is_variable_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def render(
 
 def _network(row: Row) -> str:
     """Return what this node uses to reach the others, and why not the rest."""
-    from slurm_adapter.network.table import TITLES  # noqa: PLC0415 - not for other forms
+    from slurm_adapter.network.table import TITLES  # not for other forms
 
     lines = [f"{title:10} {printable(cell)}" for title, cell in zip(TITLES, row.cells, strict=True)]
     lines += [

@@ -71,7 +71,7 @@ def main(words: Sequence[str]) -> int:
     if status:
         try:
             # Lines end at \n alone: after a carriage return a rank could write anything unlabelled.
-            with open(words[1], encoding="utf-8", errors="replace", newline="\n") as log:  # noqa: PTH123
+            with open(words[1], encoding="utf-8", errors="replace", newline="\n") as log:
                 ends = read_ends(log, *words[3:4], first_tasks=_first_tasks(os.environ))
         except OSError:
             ends = Ends()
@@ -147,14 +147,14 @@ def _first_tasks(environment: Mapping[str, str]) -> dict[str, int]:
     """Return the rank that srun calls task 0 on each node of a heterogeneous job."""
     if "SLURM_HET_SIZE" not in environment:
         return {}
-    from slurm_adapter.cluster.step_components import components, first_tasks  # noqa: PLC0415
+    from slurm_adapter.cluster.step_components import components, first_tasks
 
     return first_tasks(components(environment))
 
 
 def _node_count(environment: Mapping[str, str]) -> int:
     if "SLURM_HET_SIZE" in environment:
-        from slurm_adapter.cluster.step_components import components  # noqa: PLC0415
+        from slurm_adapter.cluster.step_components import components
 
         if found := components(environment):
             return sum(len(one.nodes) for one in found)
@@ -166,12 +166,12 @@ def _note_end(folder: str, status: int, environment: Mapping[str, str]) -> None:
     chain = environment.get(_CHAIN, "")
     if not chain.isalnum() or status == NODE_LOST:
         return
-    with open(f"{folder}/ended-{chain}", "w") as file:  # noqa: PTH123
+    with open(f"{folder}/ended-{chain}", "w") as file:
         file.write(f"{status}\n")
 
 
 def _workers(environment: Mapping[str, str], step: str = "0") -> Workers:
-    from slurm_adapter.node.step.step import derive_uuid  # noqa: PLC0415 - seldom needed
+    from slurm_adapter.node.step.step import derive_uuid
 
     return name_workers(derive_uuid(environment, step), _node_count(environment))
 
@@ -184,7 +184,7 @@ def _where(folder: str, workers: Workers) -> str:
 
 def _end_run(folder: str, workers: Workers, status: int, ends: Ends) -> None:
     """Write the last line of each node's log, and take away what was for this run alone."""
-    from slurm_adapter.node.view.directories import remove_run  # noqa: PLC0415 - seldom needed
+    from slurm_adapter.node.view.directories import remove_run
 
     known = status == 0 or (bool(ends.by_rank) and not ends.lost)
     for index in range(workers.count):
@@ -193,7 +193,7 @@ def _end_run(folder: str, workers: Workers, status: int, ends: Ends) -> None:
             log = os.open(path, os.O_RDWR | os.O_APPEND)
         except OSError:  # the rank did not get as far as that, or its output went to srun
             continue
-        with open(log, "r+b", buffering=0) as file:  # noqa: PTH123
+        with open(log, "r+b", buffering=0) as file:
             if index == ends.first:
                 _show_end(file.fileno(), path)
             code = ends.by_rank.get(index, 0) if known else None

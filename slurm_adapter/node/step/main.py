@@ -12,7 +12,6 @@ from slurm_adapter.contracts import contract_of
 from slurm_adapter.errors import AdapterError, BadValueError, NotAStepError
 from slurm_adapter.node.job_files import working_directory
 from slurm_adapter.node.step.options import HelpFormatter, Parser, add_job_options, job_from
-from slurm_adapter.quoting import shell_words
 from slurm_adapter.setting import MASK, is_secret
 
 TYPE_CHECKING = False
@@ -37,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except AdapterError as error:
-        from slurm_adapter.output import complain  # noqa: PLC0415
+        from slurm_adapter.output import complain
 
         return complain(error)
 
@@ -45,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     action, *ours = words or [""]
     if action == "finish":
-        from slurm_adapter.node.step.finish import main as finish  # noqa: PLC0415
+        from slurm_adapter.node.step.finish import main as finish
 
         return finish(ours)
     if action not in ACTIONS:
@@ -56,6 +55,8 @@ def _run(words: list[str]) -> int:
     ours, command = _split(ours)
     options, strays = _parser(action).parse_known_args(ours)
     if strays:
+        from slurm_adapter.quoting import shell_words  # only for words
+
         raise BadValueError(
             f"{strays[0]!r} is no option of slurm-adapter {action}",
             "A command, or a script's own arguments, stand after --: slurm-adapter"
@@ -64,7 +65,7 @@ def _run(words: list[str]) -> int:
     if action == "env" and not command and options.boot is None and options.command is None:
         command = ["true"]  # the variables do not depend on what would be run
     job = job_from(options, command, working_directory())
-    from slurm_adapter.node.step import step  # noqa: PLC0415 - not needed where the options are wrong
+    from slurm_adapter.node.step import step  # not needed where the options are wrong
 
     environment = _environment(job, in_container=options.in_container)
     try:
@@ -75,15 +76,15 @@ def _run(words: list[str]) -> int:
     for warning in ready.warnings:
         print(f"slurm-adapter: warning: {warning}", file=sys.stderr)  # noqa: T201
     if action == "exec" and job.node_starts_ranks:
-        from slurm_adapter.node.step.node_ranks import run_ranks  # noqa: PLC0415 - seldom
+        from slurm_adapter.node.step.node_ranks import run_ranks
 
         return run_ranks(ready, environment, log=options.log)
     if action == "exec":
-        from slurm_adapter.node.step.become import become  # noqa: PLC0415
+        from slurm_adapter.node.step.become import become
 
         become(ready, environment, log=options.log)
-    from slurm_adapter.node.step.environment import render  # noqa: PLC0415
-    from slurm_adapter.output import write_stdout  # noqa: PLC0415
+    from slurm_adapter.node.step.environment import render
+    from slurm_adapter.output import write_stdout
 
     rank = ready.rank
     if options.format != FORMATS[0]:  # for a shell or a program, which stays outside the view
@@ -97,7 +98,7 @@ def _environment(job: Job, *, in_container: bool) -> Mapping[str, str]:
     """Return what the rank inherits: the task's own, in a container as the user means it."""
     if not in_container:
         return os.environ
-    from slurm_adapter.node.step.container import as_meant  # noqa: PLC0415 - seldom
+    from slurm_adapter.node.step.container import as_meant
 
     return as_meant(os.environ, (*job.env, *job.keep))
 
@@ -141,6 +142,8 @@ def _parser(action: str) -> argparse.ArgumentParser:
 
 def _srun_line(remedy: str, job: Job, words: list[str]) -> str:
     """Return the very command that was typed, with srun before it (SL-07)."""
+    from slurm_adapter.quoting import shell_words  # only for words
+
     srun = remedy.partition(" slurm-adapter")[0]
     # Tasks for all GPUs: as many as the job asked for.
     if contract_of(job).per_gpu and not job.node_starts_ranks and "--het-group" not in srun:

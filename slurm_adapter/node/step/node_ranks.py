@@ -53,17 +53,17 @@ def run_ranks(ready: Ready, environment: Mapping[str, str], *, log: bool = False
     if first.rank == 0:
         check_rendezvous(plan, first)
     inherited = without_coerced_locale(environment)
-    ranks = list(plan.node_ranks(first.node_index))
+    ranks = ready.node.ranks
     for rank in ranks:
-        make_referenced_directories(plan.job, rank.told)
+        make_referenced_directories(plan.job, rank.referenced_directories)
     output = None
     if log:
         make_folder(plan.job.log_folder, plan.job.folder)
         output = open_log(plan, first)
     if plan.job.install_requirements:
-        from slurm_adapter.node.ranks.packages import install  # noqa: PLC0415
+        from slurm_adapter.node.ranks.packages import install
 
-        install(plan, first, first.environment(inherited), output)
+        install(ready.node, first, first.environment(inherited), output)
     entry = None if ready.surroundings is None else ready.surroundings.entry
     node = _Node((1, 2) if output is None else (output, output))
     starts = [make_start(rank, inherited, entry) for rank in ranks]

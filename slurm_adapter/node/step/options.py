@@ -119,7 +119,7 @@ def job_from(options: argparse.Namespace, words: Sequence[str], base: str) -> Jo
         raise BadValueError("--boot and --command are two programs", "Give one of them.")
     if options.boot is not None:
         boot, code = locate_boot(options.boot, code, base)
-        program, stem = Boot(boot), os.path.splitext(os.path.basename(boot))[0]  # noqa: PTH119, PTH122
+        program, stem = Boot(boot), os.path.splitext(os.path.basename(boot))[0]
     elif options.command is not None:
         program = Command(options.command)
     elif words:
@@ -138,7 +138,7 @@ def job_from(options: argparse.Namespace, words: Sequence[str], base: str) -> Jo
         name=name,
         args=args,
         gpus_per_node=options.gpus_per_node[0] if len(options.gpus_per_node) == 1 else None,
-        gpus_by_part=options.gpus_per_node if len(options.gpus_per_node) > 1 else (),
+        gpus_by_component=options.gpus_per_node if len(options.gpus_per_node) > 1 else (),
         contract=options.contract,
         elastic=_elastic(options.elastic),
         max_restarts=options.max_restarts,
@@ -171,7 +171,7 @@ def gpu_numbers(text: str) -> tuple[int, ...]:
 def _elastic(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
-    from slurm_adapter.contracts.elastic import read_elastic  # noqa: PLC0415 - seldom needed
+    from slurm_adapter.contracts.elastic import read_elastic
 
     return read_elastic(text)
 
@@ -179,13 +179,13 @@ def _elastic(text: str | None) -> tuple[int, int] | None:
 def _network(options: argparse.Namespace) -> dict[str, Any]:
     hints: dict[str, Any] = {}
     if options.network or options.master_suffix or options.network_option:
-        from slurm_adapter.network.overrides import from_options  # noqa: PLC0415 - seldom needed
+        from slurm_adapter.network.overrides import from_options
 
         hints = from_options(options.network, options.master_suffix, options.network_option)
     files = [SITE_FILE, user_file(os.environ)]
-    files = [path for path in files if os.path.exists(path)]  # noqa: PTH110 - pathlib is slow
+    files = [path for path in files if os.path.exists(path)]
     if files:
-        from slurm_adapter.node.facts.site_file import network_overrides  # noqa: PLC0415 - few have one
+        from slurm_adapter.node.facts.site_file import network_overrides
 
         return network_overrides(files, hints)
     return hints

@@ -46,7 +46,7 @@ def with_own_ranks(
     own = nodes[index]
     gpus = own.gpus or 0
     if own.part is not None:
-        counts = [_gpus_of_part(node.part or 0, job, environment) for node in nodes]
+        counts = [_gpus_of_component(node.part or 0, job, environment) for node in nodes]
         if counts[index] != gpus:
             raise _unknown(own, f"{_REQUEST}_HET_GROUP_{own.part}={counts[index]}")
     else:
@@ -66,10 +66,10 @@ def with_own_ranks(
     return found
 
 
-def _gpus_of_part(part: int, job: Job, environment: Mapping[str, str]) -> int:
+def _gpus_of_component(part: int, job: Job, environment: Mapping[str, str]) -> int:
     """Return the GPUs of each node of a component, as given or as they were asked for."""
-    if job.gpus_by_part:
-        return job.gpus_by_part[part]
+    if job.gpus_by_component:
+        return job.gpus_by_component[part]
     if job.gpus_per_node is not None:
         return job.gpus_per_node
     name = f"{_REQUEST}_HET_GROUP_{part}"

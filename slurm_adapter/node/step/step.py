@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import gpu_count, visible_devices
 from slurm_adapter.cluster.slurm import Step, read_step
-from slurm_adapter.cluster.step_check import srun_line
 from slurm_adapter.contracts import wanted_view, with_exported_master
 from slurm_adapter.errors import NotAStepError, StepError
-from slurm_adapter.node.facts import facts
-from slurm_adapter.plan import Plan, RankPlan, make_plan
+from slurm_adapter.network.addresses import own_address
+from slurm_adapter.paths import read_text
+from slurm_adapter.plan import NodePlan, Plan, RankPlan, make_plan
 from slurm_adapter.record import record, replace
 from slurm_adapter.setting import unbuffered
 
@@ -18,9 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from slurm_adapter.job.job import Job
-    from slurm_adapter.node.facts.network import Found
+    from slurm_adapter.node.step.network import Found
     from slurm_adapter.node.view.selection import Surroundings
 
+_STEP_TITLE = "slurmstepd: ["
+_MOST_ANCESTORS = 16
 # The namespace for object identifiers of RFC 9562.
 _UUID_SPACE = bytes.fromhex("6ba7b8129dad11d180b400c04fd430c8")
 
@@ -30,13 +34,19 @@ class Ready:
     """A rank that only has to be started."""
 
     plan: Plan
-    rank: RankPlan
+    node: NodePlan
+    """This node's part of it, with the ranks that this task starts or becomes."""
     surroundings: Surroundings | None
     """None where it gets none of its own."""
     warnings: tuple[str, ...]
     """What this process is to warn of: the node's own, and for all ranks those of the plan."""
     network: Found | None = None
     """What was found out about the node's network; None where the job has no other node."""
+
+    @property
+    def rank(self) -> RankPlan:
+        """The rank that this task becomes, or the first of those that it starts."""
+        return self.node.ranks[0]
 
 
 def plan_rank(job: Job, environment: Mapping[str, str], *, only_try: bool = False) -> Ready:
@@ -50,7 +60,7 @@ def plan_rank(job: Job, environment: Mapping[str, str], *, only_try: bool = Fals
     Raises:
         AdapterError: where this is no step, or where the job cannot run in it.
     """
-    step = read_step(environment, facts.read_text)
+    step = read_step(environment, read_text)
     _check_daemon(step, environment)
     job.check_kept(environment)
     order = step.node_order
@@ -60,25 +70,25 @@ def plan_rank(job: Job, environment: Mapping[str, str], *, only_try: bool = Fals
     sized = job.with_nodes(len(step.nodes), cluster.nodes[index].gpus)
     plan = make_plan(with_exported_master(sized, environment), cluster, run)
     if job.install_requirements:
-        from slurm_adapter.node.ranks.packages import with_packages  # noqa: PLC0415
+        from slurm_adapter.node.ranks.packages import package_settings
 
-        plan = with_packages(plan, index, environment, step.local_rank)
+        plan = plan.with_settings({index: package_settings(plan, index, step.local_rank)})
     surroundings = None
     if cluster.nodes[index].view != "off":
-        from slurm_adapter.node.view import selection  # noqa: PLC0415 - 5 ms, not needed without a view
+        from slurm_adapter.node.view import selection  # 5 ms, not needed without a view
 
-        surroundings = selection.surround(plan, index, environment, only_try=only_try)
-        plan = plan.with_view(surroundings.level).with_settings(index, surroundings.settings)
-    if job.node_starts_ranks:  # this task stands for all of them
-        rank = next(plan.node_ranks(index))
-    else:
-        rank = plan.rank(step.rank, index, step.local_rank)
-    warnings = (*plan.warnings, *_device_warnings(step, environment)) if rank.rank == 0 else ()
+        surroundings = selection.surround(plan.node(index, ()), environment, only_try=only_try)
+        plan = plan.with_surroundings(index, surroundings.level, surroundings.wrapper)
+    plan = plan.filled(index, environment)
+    own = None if job.node_starts_ranks else [plan.rank(step.rank, index, step.local_rank)]
+    node = plan.node(index, own)
+    first = node.ranks[0].rank == 0
+    warnings = (*plan.warnings, *_device_warnings(step, environment)) if first else ()
     if found is not None and step.local_rank == 0:
         warnings = (*warnings, *found.choice.warnings)
     if surroundings is not None and surroundings.warning:
         warnings = (*warnings, surroundings.warning)
-    return Ready(plan, rank, surroundings, warnings, found)
+    return Ready(plan, node, surroundings, warnings, found)
 
 
 def derive_uuid(environment: Mapping[str, str], step_id: str) -> str:
@@ -96,9 +106,9 @@ def derive_uuid(environment: Mapping[str, str], step_id: str) -> str:
         )
     )
     try:
-        from _sha1 import sha1  # type: ignore[import-not-found]  # noqa: PLC0415
+        from _sha1 import sha1  # type: ignore[import-not-found]
     except ImportError:
-        from hashlib import sha1  # noqa: PLC0415
+        from hashlib import sha1
     digest = bytearray(sha1(_UUID_SPACE + f"slurm-adapter/{run}".encode()).digest()[:16])  # noqa: S324
     digest[6] = digest[6] & 0x0F | 0x50
     digest[8] = digest[8] & 0x3F | 0x80
@@ -111,15 +121,38 @@ def _check_daemon(step: Step, environment: Mapping[str, str]) -> None:
 
     The daemon that Slurm runs for each step stands above this process and names the step.
     """
-    found = facts.step_daemon()
+    found = _step_daemon()
     if found is None or "SLURM_HET_SIZE" in environment or not found[0].isdigit():
         return
     if found != (step.job_id, step.step_id):
+        from slurm_adapter.cluster.step_check import srun_line  # only for words
+
         raise NotAStepError(
             f"this runs under {'.'.join(found)} of Slurm, not under {step.label}, whose variables"
             " are left over",
             srun_line(len(step.nodes)),
         )
+
+
+def _step_daemon() -> tuple[str, str] | None:
+    """Return (job, step) as the Slurm daemon above this process names them in its title.
+
+    `slurmstepd: [12.0]` for a step, `[12.batch]` for a batch script; None where no such daemon
+    can be seen (in a container, say).
+    """
+    pid = os.getppid()
+    for _ in range(_MOST_ANCESTORS):
+        title = read_text(f"/proc/{pid}/cmdline")
+        if title.startswith(_STEP_TITLE):  # of most ranks the parent: one file is opened
+            label, bracket, _ = title.removeprefix(_STEP_TITLE).partition("]")
+            job_id, _, step_id = label.partition(".")
+            return (job_id, step_id) if bracket and job_id and step_id else None
+        name, _, rest = read_text(f"/proc/{pid}/stat").rpartition(")")
+        fields = rest.split()
+        if "(slurmstepd" in name or len(fields) < 2 or fields[1] in "01":  # noqa: PLR2004
+            return None
+        pid = int(fields[1])
+    return None
 
 
 def _cluster(
@@ -139,15 +172,15 @@ def _cluster(
     gpus, reason = _gpus(step, job, environment)
     nodes[index] = replace(nodes[index], gpus=gpus, gpus_reason=reason)
     if job.node_starts_ranks:
-        from slurm_adapter.node.step.per_node import with_own_ranks  # noqa: PLC0415 - seldom
+        from slurm_adapter.node.step.per_node import with_own_ranks  # seldom
 
         nodes = with_own_ranks(nodes, index, step.label, job, environment)
     own = nodes[index]
     if len(nodes) == 1:
         why = "what this node's own name resolves to"
-        nodes = [replace(own, address=facts.own_address(own.name), address_reason=why)]
+        nodes = [replace(own, address=own_address(own.name), address_reason=why)]
         return Cluster(tuple(nodes), step.label), None
-    from slurm_adapter.node.facts.network import choose_in_step  # noqa: PLC0415 - others have no network
+    from slurm_adapter.node.step.network import choose_in_step  # others have no network
 
     found = choose_in_step([node.name for node in nodes], index, job, environment, show=only_try)
     settings = (*own.settings, *found.choice.settings)
@@ -159,8 +192,10 @@ def _cluster(
 
 def _gpus(step: Step, job: Job, environment: Mapping[str, str]) -> tuple[int, str]:
     """Return the GPUs this node's ranks may use, and what said so."""
-    if job.gpus_by_part:
-        return _gpus_of_part(step, job.gpus_by_part, environment), "given by --gpus-per-node"
+    if job.gpus_by_component:
+        return _gpus_of_component(
+            step, job.gpus_by_component, environment
+        ), "given by --gpus-per-node"
     if job.gpus_per_node is not None:
         return job.gpus_per_node, "given by --gpus-per-node"
     visible, counted = visible_devices(environment), gpu_count(environment)
@@ -168,13 +203,15 @@ def _gpus(step: Step, job: Job, environment: Mapping[str, str]) -> tuple[int, st
         return visible[1], f"counted in {visible[0]}"
     if counted is not None:
         return counted[0], f"from {counted[1]}"
-    found = facts.count_accelerators()
+    from slurm_adapter.node.facts.accelerators import count_accelerators  # seldom
+
+    found = count_accelerators()
     if found:
         return found, "device files on this node: Slurm does not say"
     return 0, "no GPUs in the step, none on this node"
 
 
-def _gpus_of_part(step: Step, by_part: tuple[int, ...], environment: Mapping[str, str]) -> int:
+def _gpus_of_component(step: Step, by_part: tuple[int, ...], environment: Mapping[str, str]) -> int:
     """Return what `--gpus-per-node N,N` says of this node's component."""
     size = int(environment["SLURM_HET_SIZE"]) if step.components else 1
     if len(by_part) != size:

@@ -5,22 +5,8 @@ Each raises an `OSError` that names the call and what it was for (`filename`).
 
 from __future__ import annotations
 
+import ctypes
 import os
-
-# What `ctypes` is made of, without the 2 ms that it takes to load.
-from _ctypes import (
-    FUNCFLAG_CDECL,
-    FUNCFLAG_USE_ERRNO,
-    CFuncPtr,
-    _SimpleCData,
-    dlopen,
-    dlsym,
-    get_errno,
-)
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 # linux/sched.h
 CLONE_NEWNS = 0x0002_0000
@@ -38,55 +24,36 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-class _Int(_SimpleCData):  # type: ignore[type-arg]
-    _type_ = "i"
-
-
-class _UnsignedLong(_SimpleCData):  # type: ignore[type-arg]
-    _type_ = "L"
-
-
-class _Text(_SimpleCData):  # type: ignore[type-arg]
-    _type_ = "z"
-
-
-class _Call(CFuncPtr):
-    _flags_ = FUNCFLAG_CDECL | FUNCFLAG_USE_ERRNO
-    _restype_ = _Int
-
-
-def _function(name: str, *types: type[Any]) -> _Call:
-    function = _Call(dlsym(_LIBC, name))
-    function.argtypes = types
-    return function
-
-
-_LIBC = dlopen(None, 0)  # type: ignore[arg-type]  # None: what this program is linked with
-_mount_call = _function("mount", _Text, _Text, _Text, _UnsignedLong, _Text)
-_umount = _function("umount2", _Text, _Int)
-_unshare = _function("unshare", _Int)
-_setns = _function("setns", _Int, _Int)
-_prctl = _function("prctl", _Int, *[_UnsignedLong] * 4)
+_LIBC = ctypes.CDLL(None, use_errno=True)  # None: what this program is linked with
+_LIBC.mount.argtypes = (*[ctypes.c_char_p] * 3, ctypes.c_ulong, ctypes.c_char_p)
+_LIBC.prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
+_LIBC.sethostname.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
 
 
 def unshare(flags: int) -> None:
     """Give this process namespaces of its own."""
-    _check(_unshare(flags), "unshare")
+    _check(_LIBC.unshare(flags), "unshare")
 
 
 def join(namespace: int, kind: int) -> None:
     """Enter the namespace behind a descriptor of `/proc/PID/ns/...`."""
-    _check(_setns(namespace, kind), "setns")
+    _check(_LIBC.setns(namespace, kind), "setns")
 
 
 def die_with_parent(signal: int) -> None:
     """Have this process sent a signal when its parent ends."""
-    _check(_prctl(_PR_SET_PDEATHSIG, signal, 0, 0, 0), "prctl")
+    _check(_LIBC.prctl(_PR_SET_PDEATHSIG, signal, 0, 0, 0), "prctl")
 
 
 def become_subreaper() -> None:
     """Make orphans among this process's descendants its own children."""
-    _check(_prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl")
+    _check(_LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl")
+
+
+def set_host_name(name: str) -> None:
+    """Change the host name in this process's UTS namespace."""
+    text = os.fsencode(name)
+    _check(_LIBC.sethostname(text, len(text)), "sethostname")
 
 
 def mount_tmpfs(target: str) -> None:
@@ -126,7 +93,7 @@ def follow_machine() -> None:
 def _mount(
     source: str | None, target: str, kind: str | None, flags: int, options: str | None
 ) -> None:
-    result = _mount_call(
+    result = _LIBC.mount(
         None if source is None else os.fsencode(source),
         os.fsencode(target),
         None if kind is None else kind.encode(),
@@ -138,5 +105,5 @@ def _mount(
 
 def _check(result: int, what: str) -> None:
     if result != 0:
-        number = get_errno()
+        number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), what)

@@ -49,14 +49,14 @@ def check_ours(folder: bytes) -> None:
 
 def read(path: bytes) -> bytes:
     """Return the contents of a file."""
-    with open(path, "rb") as file:  # noqa: PTH123 - here and below: a Path takes no bytes
+    with open(path, "rb") as file:  # here and below: a Path takes no bytes
         return file.read()
 
 
 def digest_of(path: bytes) -> str:
     """Return the SHA-256 of a file's contents."""
     digest = hashlib.sha256()
-    with open(path, "rb") as file:  # noqa: PTH123
+    with open(path, "rb") as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
@@ -65,7 +65,7 @@ def digest_of(path: bytes) -> str:
 def settle(path: bytes, mode: int, modified_ns: int | None = None) -> None:
     """Give a file its permissions and time, as far as the file system knows such things."""
     with suppress(OSError):
-        os.chmod(path, mode)  # noqa: PTH101
+        os.chmod(path, mode)
     with suppress(OSError):
         if modified_ns is not None:
             os.utime(path, ns=(modified_ns, modified_ns))
@@ -74,7 +74,7 @@ def settle(path: bytes, mode: int, modified_ns: int | None = None) -> None:
 def unlink(path: bytes) -> None:
     """Take away a file or link; one that is not there is no error."""
     try:
-        os.unlink(path)  # noqa: PTH108
+        os.unlink(path)
     except FileNotFoundError:
         return
 
@@ -82,14 +82,14 @@ def unlink(path: bytes) -> None:
 def remove(path: bytes) -> None:
     """Take away a file, a link, or a directory that is empty but for what Python keeps there."""
     if not is_folder(path):
-        os.unlink(path)  # noqa: PTH108
+        os.unlink(path)
         return
     cache = path + b"/__pycache__"
-    if os.listdir(path) == [b"__pycache__"] and is_folder(cache):  # noqa: PTH208
-        for name in os.listdir(cache):  # noqa: PTH208
-            os.unlink(cache + b"/" + name)  # noqa: PTH108
-        os.rmdir(cache)  # noqa: PTH106
-    os.rmdir(path)  # noqa: PTH106
+    if os.listdir(path) == [b"__pycache__"] and is_folder(cache):
+        for name in os.listdir(cache):
+            os.unlink(cache + b"/" + name)
+        os.rmdir(cache)
+    os.rmdir(path)
 
 
 def has_program(name: str) -> bool:

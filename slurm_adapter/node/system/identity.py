@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from slurm_adapter.node.facts.facts import read_text
+from slurm_adapter.paths import read_text
 
 
 def identity(pid: int) -> str:

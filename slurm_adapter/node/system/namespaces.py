@@ -46,7 +46,7 @@ def _raise_limits() -> None:
     Linux 5.14 and later hold a user namespace to the soft limits of the process that made it
     (of processes and threads, say), even where a rank raises its own later.
     """
-    import resource  # noqa: PLC0415 - only this process of a moment needs it
+    import resource  # only this process of a moment needs it
 
     for name in ("NPROC", "MEMLOCK", "SIGPENDING", "MSGQUEUE"):
         number = getattr(resource, f"RLIMIT_{name}", None)
@@ -56,5 +56,5 @@ def _raise_limits() -> None:
 
 
 def _write(path: str, text: str) -> None:
-    with open(path, "w", encoding="ascii") as file:  # noqa: PTH123 - pathlib costs start-up time
-        file.write(text)
+    with open(path, "wb") as file:  # pathlib costs start-up time
+        file.write(text.encode())

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 
-from slurm_adapter.node.system import calls, processes, signals
+from slurm_adapter.node.system import calls, processes, signal_forwarding
 from slurm_adapter.node.system.namespaces import RefusedError, enter_own
 
 TYPE_CHECKING = False
@@ -28,13 +29,13 @@ class Ways:
 
     def keep(self) -> None:
         """Said in the keeper, before there is a first process: they are not for this one."""
-        for number in signals.STOPPING:
-            signals.handle(number, signals.SIG_IGN)
+        for number in signal_forwarding.STOP_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
 
     def begin(self) -> None:
         """Said in the first process, before anybody may send it something."""
-        for number in signals.STOPPING:
-            signals.handle(number, signals.SIG_DFL)
+        for number in signal_forwarding.STOP_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
 
     def attend(self, first: int) -> None:
         """Said in the starter, before it waits for the end of the first process."""
@@ -42,8 +43,8 @@ class Ways:
         def pass_on(number: int, _: object) -> None:
             send(first, number)
 
-        for number in signals.STOPPING:
-            signals.handle(number, pass_on)
+        for number in signal_forwarding.STOP_SIGNALS:
+            signal.signal(number, pass_on)
 
 
 def send(pid: int, number: int) -> None:
@@ -160,7 +161,7 @@ def end_after(inner: Callable[[], int]) -> NoReturn:
     try:
         status = inner()
     except BaseException:  # noqa: BLE001 - two processes must never go on from here
-        import traceback  # noqa: PLC0415
+        import traceback
 
         traceback.print_exc()
     finally:
@@ -169,9 +170,9 @@ def end_after(inner: Callable[[], int]) -> NoReturn:
 
 def _mount_proc() -> None:
     """Show this namespace's processes; what a container has there of its own (lxcfs) stays."""
-    with open("/proc/self/mountinfo", errors="replace") as file:  # noqa: PTH123
+    with open("/proc/self/mountinfo", errors="replace") as file:
         points = [line.split()[4] for line in file]
-    over = [one for one in points if one.startswith("/proc/") and os.path.isfile(one)]  # noqa: PTH113
+    over = [one for one in points if one.startswith("/proc/") and os.path.isfile(one)]
     sources = [os.open(one, os.O_PATH | os.O_CLOEXEC) for one in over]
     calls.mount_proc("/proc")
     for one, source in zip(over, sources, strict=True):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 
-from slurm_adapter.node.system import calls, signals
+from slurm_adapter.node.system import calls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def become_subreaper() -> None:
     calls.become_subreaper()
 
 
-def dying_with_parent(number: int = signals.SIGKILL) -> Prepare:
+def dying_with_parent(number: int = signal.SIGKILL) -> Prepare:
     """Return what a child runs before its program: it ends when this process is killed.
 
     `number` is the signal that tells it, for one that has something to do first.
@@ -29,20 +30,20 @@ def dying_with_parent(number: int = signals.SIGKILL) -> Prepare:
     def before_program() -> None:
         calls.die_with_parent(number)
         if os.getppid() != parent:  # it died in between
-            os.kill(os.getpid(), signals.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
 
     return before_program
 
 
 def die_with_parent() -> None:
     """Have the kernel kill this process when its parent ends; a parent that is gone is missed."""
-    calls.die_with_parent(signals.SIGKILL)
+    calls.die_with_parent(signal.SIGKILL)
 
 
 def descendants(pid: int) -> list[int]:
     """Return the living descendants of a process, zombies left out."""
     children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208
+    for name in os.listdir("/proc"):
         if name.isdigit():
             parent = _living_parent(name)
             if parent is not None:
@@ -99,7 +100,7 @@ def has_children() -> bool:
 
 def _living_parent(name: str) -> int | None:
     try:
-        with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+        with open(f"/proc/{name}/stat", "rb") as file:
             # The name in brackets may hold blanks and brackets itself.
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
@@ -112,7 +113,7 @@ _descriptors_before: tuple[int, int] | None = None
 
 def raise_descriptor_limit() -> None:
     """Let this process have as many descriptors as it may: hundreds of ranks need several each."""
-    import resource  # noqa: PLC0415 - only the head needs it
+    import resource  # only the head needs it
 
     global _descriptors_before  # noqa: PLW0603 - a process has one such limit
     _descriptors_before = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -128,6 +129,6 @@ def has_raised_limit() -> bool:
 def restore_descriptor_limit() -> None:
     """Give a child the limit that this process found, before it runs its program."""
     if _descriptors_before is not None:
-        import resource  # noqa: PLC0415
+        import resource
 
         resource.setrlimit(resource.RLIMIT_NOFILE, _descriptors_before)

@@ -7,7 +7,7 @@ not at all.
 
 from __future__ import annotations
 
-from slurm_adapter.node.system import signals
+import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,36 +17,38 @@ if TYPE_CHECKING:
 
     Handler = Callable[[int, FrameType | None], Any] | int | None
 
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What means that a process is to end in order; its status is then 128 + N."""
 _handlers: dict[int, Handler] = {}
 """What heeds each signal that is passed on to this process."""
 
 
-def heeded() -> list[int]:
-    """Return the signals that this process was not started to ignore (nohup, `cmd &`)."""
-    wanted = signals.STOPPING
-    return [one for one in wanted if signals.handler_of(one) is not signals.SIG_IGN]
+def heeded_signals(*more: signal.Signals) -> list[signal.Signals]:
+    """Return the stop signals that this process was not started to ignore (nohup, `cmd &`)."""
+    wanted = dict.fromkeys((*STOP_SIGNALS, *more))
+    return [one for one in wanted if signal.getsignal(one) is not signal.SIG_IGN]
 
 
 def passed_as(number: int) -> int:
     """Return the signal as which another one is passed on."""
-    return signals.SIGRTMIN + signals.STOPPING.index(number)
+    return signal.SIGRTMIN + STOP_SIGNALS.index(number)
 
 
 def take_only_passed(numbers: Iterable[int]) -> None:
-    """Heed from now on what is passed on to this process; others of STOPPING stay ignored."""
-    for number in signals.STOPPING:
-        signals.handle(number, signals.SIG_IGN)
+    """Heed from now on what is passed on to this process; others of STOP_SIGNALS stay ignored."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     for one in numbers:
         # Not ignored, which every program that this process starts would have from it.
-        signals.handle(one, _pass_over)
+        signal.signal(one, _pass_over)
         _handlers[one] = _leave
-        signals.handle(passed_as(one), _heed)
+        signal.signal(passed_as(one), _heed)
 
 
 def listen(number: int, handler: Handler) -> Handler:
     """Have a signal handled, be it passed on; return what did so before. Like `signal.signal`."""
     if number not in _handlers:
-        return signals.handle(number, handler)
+        return signal.signal(number, handler)
     before = _handlers[number]
     _handlers[number] = handler
     return before
@@ -61,6 +63,6 @@ def _leave(number: int, _: object) -> NoReturn:
 
 
 def _heed(number: int, frame: FrameType | None) -> None:
-    handler = _handlers[signals.STOPPING[number - signals.SIGRTMIN]]
+    handler = _handlers[STOP_SIGNALS[number - signal.SIGRTMIN]]
     if callable(handler):
-        handler(signals.STOPPING[number - signals.SIGRTMIN], frame)
+        handler(STOP_SIGNALS[number - signal.SIGRTMIN], frame)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import sys
 
-from slurm_adapter.node.facts.facts import read_text
+from slurm_adapter.paths import read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

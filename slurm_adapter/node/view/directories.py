@@ -25,33 +25,33 @@ def make(job: Job, mounts: Iterable[tuple[str, str]]) -> None:
     Raises:
         AdapterError: naming the directory.
     """
-    outputs = {os.path.abspath(channel.path) for channel in job.outputs}  # noqa: PTH100
+    outputs = {os.path.abspath(channel.path) for channel in job.outputs}
     make_folder(job.log_folder, job.folder)
     make_outputs(job)
     for real, seen in mounts:
         if seen == CACHE and real != job.cache:
             make_folder(real, job.folder)
-        elif real not in outputs and not os.path.exists(real):  # noqa: PTH110
+        elif real not in outputs and not os.path.exists(real):
             raise ClusterUnfitError(
                 f"{os.uname().nodename} has no {real}, which {seen} is to show",
                 "It must be there, under the same path, on every node.",
             )
-        elif seen == CACHE and not os.path.isdir(real):  # noqa: PTH112
+        elif seen == CACHE and not os.path.isdir(real):
             raise BadValueError(f"--cache {real} is a file", "Give a directory.")
         point = mount_point(job, seen)
         if point is not None:
-            in_inputs = os.path.dirname(seen) == INPUTS  # whose places the view makes itself  # noqa: PTH120
-            _make_place(job, point, is_file=os.path.isfile(real) and not in_inputs)  # noqa: PTH113
+            in_inputs = os.path.dirname(seen) == INPUTS  # whose places the view makes itself
+            _make_place(job, point, is_file=os.path.isfile(real) and not in_inputs)
     _link_job_dir(job)
 
 
 def _make_place(job: Job, point: str, *, is_file: bool) -> None:
     """Make what something is mounted on; an earlier run's of the other kind gives way if empty."""
     try:
-        if is_file and os.path.isdir(point):  # noqa: PTH112
-            os.rmdir(point)  # noqa: PTH106
-        elif not is_file and os.path.isfile(point) and not os.path.getsize(point):  # noqa: PTH113, PTH202
-            os.unlink(point)  # noqa: PTH108
+        if is_file and os.path.isdir(point):
+            os.rmdir(point)
+        elif not is_file and os.path.isfile(point) and not os.path.getsize(point):
+            os.unlink(point)
     except OSError as error:
         raise ClusterUnfitError(
             f"{point} is left from another run and cannot be taken away: {error.strerror}",
@@ -65,13 +65,13 @@ def _make_place(job: Job, point: str, *, is_file: bool) -> None:
 
 def write_text(job: Job, path: str, text: str) -> None:
     """Write a file of the job, with the folder it is in; it is whole or not there."""
-    make_folder(os.path.dirname(path), job.folder)  # noqa: PTH120
+    make_folder(os.path.dirname(path), job.folder)
     try:
-        if text or not os.path.exists(path):  # noqa: PTH110
+        if text or not os.path.exists(path):
             own = f"{path}.{os.uname().nodename}.{os.getpid()}"  # of several at once the last wins
-            with open(own, "w", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
+            with open(own, "w", encoding="utf-8", errors="surrogateescape") as file:
                 file.write(text)
-            os.replace(own, path)  # noqa: PTH105
+            os.replace(own, path)
     except OSError as error:
         raise cannot_make(path, error) from error
 
@@ -79,29 +79,29 @@ def write_text(job: Job, path: str, text: str) -> None:
 def remove_run(job_folder: str, workers: Workers) -> None:
     """Take away what a job's folder holds for one run alone: caches, packages."""
     folder = workers.run_folder(job_folder)
-    if not os.path.isdir(folder):  # noqa: PTH112
+    if not os.path.isdir(folder):
         return
-    import shutil  # noqa: PLC0415 - 4 ms, seldom needed
+    import shutil  # 4 ms, seldom needed
 
     shutil.rmtree(folder, ignore_errors=True)
-    _remove_empty(os.path.dirname(folder))  # noqa: PTH120
+    _remove_empty(os.path.dirname(folder))
 
 
 def remove_node(job_folder: str, workers: Workers, index: int) -> None:
     """Take away one node's part of that, and the rest where no other node has any."""
     folder = workers.node_folder(job_folder, index)
-    if not os.path.isdir(folder):  # noqa: PTH112
+    if not os.path.isdir(folder):
         return
-    import shutil  # noqa: PLC0415 - 4 ms, seldom needed
+    import shutil  # 4 ms, seldom needed
 
     shutil.rmtree(folder, ignore_errors=True)
     _remove_empty(workers.run_folder(job_folder))
-    _remove_empty(os.path.dirname(workers.run_folder(job_folder)))  # noqa: PTH120
+    _remove_empty(os.path.dirname(workers.run_folder(job_folder)))
 
 
 def _remove_empty(folder: str) -> None:
     try:
-        os.rmdir(folder)  # noqa: PTH106
+        os.rmdir(folder)
     except OSError:  # others go on in it
         return
 
@@ -109,7 +109,7 @@ def _remove_empty(folder: str) -> None:
 def _link_job_dir(job: Job) -> None:
     """Let `user-job-dir` lead to ModelArts' directory of that name: its pages use both paths."""
     try:
-        os.symlink("modelarts/user-job-dir", f"{job.folder}/user-job-dir")  # noqa: PTH211
+        os.symlink("modelarts/user-job-dir", f"{job.folder}/user-job-dir")
     except FileExistsError:
         return
     except OSError as error:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 
 from slurm_adapter.errors import ClusterUnfitError
-from slurm_adapter.node.facts.facts import is_loopback, look_up
+from slurm_adapter.network.addresses import is_address, is_loopback, look_up
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def resolve_all(names: Sequence[str], hosts: Mapping[str, str]) -> list[str]:
     if unknown:
         more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""  # noqa: PLR2004
         raise ClusterUnfitError(
-            f"{socket.gethostname()} cannot resolve {', '.join(unknown[:3])}{more}",
+            f"{os.uname().nodename} cannot resolve {', '.join(unknown[:3])}{more}",
             f"Make every node's name resolve on every node; try `getent hosts {unknown[0]}` there."
             " --view off goes without.",
         )
@@ -51,13 +50,13 @@ def resolve_all(names: Sequence[str], hosts: Mapping[str, str]) -> list[str]:
 def _ask(names: Sequence[str]) -> list[str]:
     if len(names) <= _FEW:
         return [look_up(name) for name in names]
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - 10 ms, seldom needed
+    from concurrent.futures import ThreadPoolExecutor  # 10 ms, seldom needed
 
     with ThreadPoolExecutor(_THREADS) as pool:
         found = list(pool.map(look_up, names))
     # Before Python 3.13 a thread that was joined may still be ending; a process that enters a user
     # namespace must have one thread.
-    while len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208
+    while len(os.listdir("/proc/self/task")) > 1:
         os.sched_yield()
     return found
 
@@ -72,7 +71,7 @@ def check_addresses(names: Sequence[str], addresses: Sequence[str]) -> None:
     for name, address in zip(names, addresses, strict=True):
         if len(names) > 1 and is_loopback(address):
             raise ClusterUnfitError(
-                f"{name} resolves to {address} on {socket.gethostname()}: loopback never leads to"
+                f"{name} resolves to {address} on {os.uname().nodename}: loopback never leads to"
                 " another node",
                 f"Give {name} its real address in the name service or in /etc/hosts there.",
             )
@@ -124,18 +123,10 @@ def for_wrapper(text: str) -> str:
     named: dict[str, str] = {}
     for line in text.splitlines():
         address, *names = line.partition("#")[0].split() or [""]
-        if names and _is_address(address):
+        if names and is_address(address):
             named[address] = " ".join(names)
             kept.append(f"{address} {named.get(address.removeprefix('::ffff:'), named[address])}")
     return "\n".join(kept) + "\n"
-
-
-def _is_address(text: str) -> bool:
-    try:
-        socket.inet_pton(socket.AF_INET6 if ":" in text else socket.AF_INET, text)
-    except OSError:
-        return False
-    return True
 
 
 def files_first(switch: str) -> str | None:

@@ -61,9 +61,9 @@ def put_in_place(files: Files) -> None:
     if new:
         _build_root(new)
     for folder in lacking:
-        os.makedirs(folder, mode=0o755, exist_ok=True)  # noqa: PTH103 - pathlib costs start-up time
+        os.makedirs(folder, mode=0o755, exist_ok=True)
     for path, text in files.texts.items():
-        os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         _write(path, text)
     _bind_all(files, sources)
     for top in sorted({*covered, *({"/"} if new else ())}):
@@ -79,12 +79,12 @@ def as_seen(text: str) -> str:
 def _bind_all(files: Files, sources: list[int]) -> None:
     made: set[str] = set()
     for source, (_, target) in zip(sources, files.binds, strict=True):
-        folder = os.path.dirname(target)  # noqa: PTH120
+        folder = os.path.dirname(target)
         if folder in files.fresh:
             if folder not in made:
                 calls.mount_tmpfs(folder)
                 made.add(folder)
-            _make_place(target, is_folder=os.path.isdir(f"/proc/self/fd/{source}"))  # noqa: PTH112
+            _make_place(target, is_folder=os.path.isdir(f"/proc/self/fd/{source}"))
         calls.bind(f"/proc/self/fd/{source}", target)
         os.close(source)
     for folder in made:
@@ -96,17 +96,17 @@ def _build_root(new: set[str]) -> None:
     entries = list(os.scandir("/"))
     calls.bind(_SCRATCH, _ASIDE)
     calls.mount_tmpfs(_SCRATCH)
-    os.mkdir(f"{_SCRATCH}{_SCRATCH}")  # noqa: PTH102
+    os.mkdir(f"{_SCRATCH}{_SCRATCH}")
     calls.move(_ASIDE, f"{_SCRATCH}{_SCRATCH}")
     for entry in entries:
         place = f"{_SCRATCH}{entry.path}"
         if entry.is_symlink():
-            os.symlink(os.readlink(entry.path), place)  # noqa: PTH115, PTH211
+            os.symlink(os.readlink(entry.path), place)
         elif entry.path != _SCRATCH:
             _make_place(place, is_folder=entry.is_dir())
             calls.bind(entry.path, place)
     for folder in new:
-        os.mkdir(f"{_SCRATCH}{folder}")  # noqa: PTH102
+        os.mkdir(f"{_SCRATCH}{folder}")
     os.chdir(_SCRATCH)
     # Not pivot_root, which a machine whose root is its initial RAM disk does not allow.
     calls.move(_SCRATCH, "/")
@@ -120,23 +120,23 @@ def _cover(folder: str, given: set[str], kept: Iterable[str]) -> None:
     old = f"{folder}/{_free_name(folder)}"
     calls.bind(folder, _ASIDE)
     calls.mount_tmpfs(folder)
-    os.makedirs(f"{old}{folder}")  # noqa: PTH103
+    os.makedirs(f"{old}{folder}")
     calls.move(_ASIDE, f"{old}{folder}")
-    for name in os.listdir("/"):  # noqa: PTH208 - so that links of old entries to ../../usr hold
+    for name in os.listdir("/"):  # so that links of old entries to ../../usr hold
         if f"/{name}" != folder:
-            os.symlink(f"/{name}", f"{old}/{name}")  # noqa: PTH211
+            os.symlink(f"/{name}", f"{old}/{name}")
     homes = {name for name in kept if _is_there(f"{old}{folder}/{name}")}
     for entry in entries:
         if entry.path in given:
             continue
         if entry.is_symlink():
             homes.discard(entry.name)
-            os.symlink(os.readlink(f"{old}{entry.path}"), entry.path)  # noqa: PTH115, PTH211
+            os.symlink(os.readlink(f"{old}{entry.path}"), entry.path)
         elif entry.name not in homes:
-            os.symlink(f"{old}{entry.path}", entry.path)  # noqa: PTH211
+            os.symlink(f"{old}{entry.path}", entry.path)
     for name in homes:
         if f"{folder}/{name}" not in given:
-            os.mkdir(f"{folder}/{name}")  # noqa: PTH102
+            os.mkdir(f"{folder}/{name}")
             calls.bind(f"{old}{folder}/{name}", f"{folder}/{name}")
 
 
@@ -158,7 +158,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 def _make_place(path: str, *, is_folder: bool) -> None:
     if is_folder:
-        os.mkdir(path)  # noqa: PTH102
+        os.mkdir(path)
     else:
         _write(path, "")
 
@@ -168,9 +168,9 @@ def _top(path: str) -> str:
 
 
 def _is_there(folder: str) -> bool:
-    return os.path.isdir(folder)  # noqa: PTH112
+    return os.path.isdir(folder)
 
 
 def _write(path: str, text: str) -> None:
-    with open(path, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:  # noqa: PTH123
+    with open(path, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
         file.write(text)

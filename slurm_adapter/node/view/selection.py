@@ -10,16 +10,14 @@ from slurm_adapter.errors import AdapterError, ClusterUnfitError
 from slurm_adapter.job.layout import CACHE, HOME, VOLCANO
 from slurm_adapter.node.system.namespaces import RefusedError
 from slurm_adapter.node.view import view
-from slurm_adapter.node.view.diagnosis import explain
 from slurm_adapter.node.view.spec import Contents
 from slurm_adapter.record import record
-from slurm_adapter.setting import Setting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from slurm_adapter.plan import Plan
+    from slurm_adapter.plan import NodePlan
 
 _WRAPPERS = ("libnss_wrapper.so", "libnss_wrapper.so.0")
 
@@ -32,8 +30,8 @@ class Surroundings:
     """`full`, `hosts` or `off`, as `Node.view` has it."""
     entry: view.Entry | None = None
     """To be entered by the process that becomes the rank; None where there is nothing to enter."""
-    settings: tuple[Setting, ...] = ()
-    """Variables that belong to it."""
+    wrapper: str = ""
+    """The library by which names resolve where no namespaces are to be had; empty: none."""
     warning: str = ""
 
     def close(self) -> None:
@@ -43,13 +41,12 @@ class Surroundings:
 
 
 def surround(
-    plan: Plan, node_index: int, environment: Mapping[str, str], *, only_try: bool = False
+    plan: NodePlan, environment: Mapping[str, str], *, only_try: bool = False
 ) -> Surroundings:
     """Prepare the surroundings of one node's ranks; `Node.view` says what to try first.
 
     Args:
-        plan: the job on its cluster.
-        node_index: the node of it that this is.
+        plan: the node's part of it.
         environment: what the ranks would inherit.
         only_try: make no folder; what is returned tells what the node would give.
 
@@ -57,11 +54,11 @@ def surround(
         ClusterUnfitError: where what the user asked for by name is not possible here, where
             nodes' names do not resolve, or where a directory of the job is not there.
     """
-    contents = Contents(plan, node_index, environment, only_try)
+    contents = Contents(plan, environment, only_try)
     try:
         contents.check_names()
     except AdapterError as error:
-        if contents.asked is None and not plan.contract.names_workers:
+        if contents.asked is None and not plan.names_workers:
             return Surroundings("off", warning=_warning(contents, "off", error.found, ""))
         raise
     contents.open_up()
@@ -70,6 +67,8 @@ def surround(
         try:
             entry = view.prepare(contents.view(level))
         except RefusedError as refused:
+            from slurm_adapter.node.view.diagnosis import explain  # only for words
+
             why, remedy = explain(refused)
         else:
             return Surroundings(level, entry, warning=_warning(contents, level, why, remedy))
@@ -84,7 +83,7 @@ def _without_namespaces(contents: Contents, why: str, remedy: str) -> Surroundin
     Only where scripts need names: under nss_wrapper PyTorch, which asks for IPv6 first, never
     gets to a numeric IPv4 address.
     """
-    useful = contents.plan.contract.names_workers and contents.asked != "full"
+    useful = contents.plan.names_workers and contents.asked != "full"
     wrapper = _find_wrapper() if useful else None
     if contents.asked is not None and wrapper is None:
         raise ClusterUnfitError(
@@ -93,19 +92,13 @@ def _without_namespaces(contents: Contents, why: str, remedy: str) -> Surroundin
         )
     if wrapper is None:
         return Surroundings("off", warning=_warning(contents, "off", why, remedy))
-    path = contents.wrapper_hosts()
-    preload = contents.plan.job.value_of("LD_PRELOAD", contents.environment)
-    reason = "workers' names by nss_wrapper"
-    settings = (
-        Setting("LD_PRELOAD", f"{wrapper}:{preload}" if preload else wrapper, reason),
-        Setting("NSS_WRAPPER_HOSTS", path, reason),
-    )
+    contents.write_wrapper_hosts()
     warning = _warning(contents, "wrapper", why, remedy)
-    return Surroundings("hosts", settings=settings, warning=warning)
+    return Surroundings("hosts", wrapper=wrapper, warning=warning)
 
 
 def _find_wrapper() -> str | None:
-    import ctypes  # noqa: PLC0415
+    import ctypes
 
     for name in _WRAPPERS:
         try:
@@ -129,7 +122,7 @@ def _warning(contents: Contents, given: str, why: str, remedy: str) -> str:
             "names for ping and for programs of Go (nss_wrapper gives them to others); numeric"
             " addresses as PyTorch's master (it would wait in vain: give it the worker's name)"
         )
-    if given == "off" and contents.plan.contract.names_workers:
+    if given == "off" and contents.plan.names_workers:
         missing.append(
             "workers' names as on ModelArts (VC_WORKER_HOSTS and --init_method hold the nodes' own)"
         )

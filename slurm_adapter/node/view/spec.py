@@ -10,12 +10,13 @@ import re
 
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.job.layout import CACHE, HOME, INPUTS, VOLCANO, Layout
-from slurm_adapter.node.facts.facts import HOSTS, read_hosts_file, read_text
+from slurm_adapter.network.addresses import HOSTS, read_hosts_file
 from slurm_adapter.node.job_files import working_directory
 from slurm_adapter.node.system.namespaces import RefusedError
 from slurm_adapter.node.view import directories, hosts_file
 from slurm_adapter.node.view.mounts import Files
 from slurm_adapter.node.view.view import View
+from slurm_adapter.paths import read_text
 from slurm_adapter.record import cached_property, record, replace
 
 TYPE_CHECKING = False
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from slurm_adapter.contracts.place import Workers
     from slurm_adapter.job.job import Job
-    from slurm_adapter.plan import Plan
+    from slurm_adapter.plan import NodePlan
 
 # Variables that hold directories a rank is sure to look into.
 _SEARCHED = (
@@ -44,8 +45,7 @@ _HOME_ENTRY = re.compile("/home/([^/:\0]+)")
 class Contents:
     """One node of a job, and what its ranks are to find there."""
 
-    plan: Plan
-    index: int
+    plan: NodePlan
     environment: Mapping[str, str]
     """What the ranks would inherit."""
     only_try: bool
@@ -54,17 +54,17 @@ class Contents:
     @property
     def name(self) -> str:
         """The node's own name."""
-        return self.plan.cluster.nodes[self.index].name
+        return self.plan.node.name
 
     @property
     def instance(self) -> str:
         """Its name on ModelArts."""
-        return self.plan.workers.instance(self.index)
+        return self.plan.workers.instance(self.plan.index)
 
     @property
     def wanted(self) -> str:
         """The level to try first: what the user asked for, or what the contract is used to."""
-        return self.plan.cluster.nodes[self.index].view
+        return self.plan.node.view
 
     @property
     def asked(self) -> str | None:
@@ -74,11 +74,11 @@ class Contents:
     @property
     def folder(self) -> str:
         """What is for this node of this run alone, in the job's folder."""
-        return self.plan.workers.node_folder(self.plan.job.folder, self.index)
+        return self.plan.folder
 
     def check_names(self) -> None:
         """Raise `ClusterUnfitError` where names do not resolve, or not to where nodes can meet."""
-        if not self.plan.cluster.addressed:  # pretended nodes are on this machine, and at loopback
+        if not self.plan.addressed:  # pretended nodes are on this machine, and at loopback
             hosts_file.check_addresses(list(self._addresses), list(self._addresses.values()))
 
     @cached_property
@@ -94,19 +94,18 @@ class Contents:
     @cached_property
     def _addresses(self) -> dict[str, str]:
         """The address of each node by the node's name, in rank order."""
-        nodes = self.plan.cluster.nodes
-        if self.plan.cluster.addressed:
-            return {one.name: str(one.address) for one in nodes}
-        names = [one.name for one in nodes]
+        if self.plan.addressed:
+            return {name: str(address) for name, address in self.plan.hosts}
+        names = [name for name, _ in self.plan.hosts]
         # One's own name may lead to loopback on the machine itself; the address toward the
         # others is known.
-        own = {self.name: nodes[self.index].address or ""}
+        own = {self.name: self.plan.node.address or ""}
         found = hosts_file.resolve_all(names, {**self._known, **own})
         return dict(zip(names, found, strict=True))
 
     def hosts_text(self, level: str) -> str:
         """Return the hosts file; under a full view an address leads back to its worker's name."""
-        listed = self.plan.cluster.addressed
+        listed = self.plan.addressed
         names = ["" if listed or name in self._known else name for name in self._addresses]
         addresses = list(self._addresses.values())
         first = level == "full"
@@ -137,7 +136,7 @@ class Contents:
         if level == "hosts":
             return View(Files(texts))
         _check_home(self.environment)
-        has_cache = os.path.isdir(CACHE)  # noqa: PTH112 - pathlib costs start-up time
+        has_cache = os.path.isdir(CACHE)
         binds = self._binds(has_cache=has_cache)
         named = _HOME_ENTRY.findall("\0".join((*self._named, *self.environment.values())))
         files = Files(
@@ -149,13 +148,12 @@ class Contents:
         )
         return View(files, self.instance)
 
-    def wrapper_hosts(self) -> str:
-        """Return the path of a hosts file for nss_wrapper, which is written."""
-        path = f"{self.folder}/hosts"
+    def write_wrapper_hosts(self) -> None:
+        """Write the hosts file that nss_wrapper reads."""
         if not self.only_try:
+            job, workers = self.plan.job, self.plan.workers
             text = hosts_file.for_wrapper(self.hosts_text("hosts"))
-            directories.write_text(self.plan.job, path, text)
-        return path
+            directories.write_text(job, workers.wrapper_hosts(job.folder, self.plan.index), text)
 
     def _binds(self, *, has_cache: bool) -> tuple[tuple[str, str], ...]:
         job = _with_cache(self.plan.job, self.environment)
@@ -173,7 +171,8 @@ class Contents:
         channels = (channel.path for channel in job.channels)
         places = (working_directory(), job.code, job.folder, job.cache or "", *channels)
         searched = (self.environment.get(name, "") for name in _SEARCHED)
-        return (*places, job.python, *job.words, *job.env.values(), *searched)
+        variables = (*job.env.values(), *self.plan.node.env.values())
+        return (*places, job.python, *job.words, *variables, *searched)
 
 
 def _with_cache(job: Job, environment: Mapping[str, str]) -> Job:

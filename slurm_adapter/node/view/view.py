@@ -8,7 +8,6 @@ whatever step, nothing of this process has changed then.
 from __future__ import annotations
 
 import os
-import socket
 
 from slurm_adapter.node.system import calls
 from slurm_adapter.node.system.namespaces import RefusedError, enter_own
@@ -158,5 +157,5 @@ def _build(view: View, flags: int) -> None:
     enter_own(flags)
     calls.follow_machine()
     if view.host_name:
-        socket.sethostname(view.host_name)
+        calls.set_host_name(view.host_name)
     mounts.put_in_place(view.files)

@@ -163,7 +163,7 @@ class Source:
         entry = self.code.entries[number]
         path = self.code.source(entry)
         try:
-            with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - unbuffered
+            with open(path, "rb", buffering=0) as file:  # unbuffered
                 while chunk := file.read(_CHUNK):
                     yield chunk
                 facts = os.fstat(file.fileno())

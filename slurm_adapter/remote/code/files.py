@@ -151,7 +151,7 @@ class _Walk:
         self.unreadable: list[str] = []
         self._folder = folder
         self._links = Links(folder)
-        self._left_out = {_identity(os.stat(one)) for one in leave_out if os.path.isdir(one)}  # noqa: PTH112, PTH116
+        self._left_out = {_identity(os.stat(one)) for one in leave_out if os.path.isdir(one)}
         self._tally = _Tally(folder, limits)
 
     def all(self) -> None:

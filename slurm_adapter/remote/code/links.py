@@ -39,8 +39,8 @@ class Links:
             path: where it lies, from the code directory.
             through: the real directories in which links lie that were followed on the way.
         """
-        text = os.readlink(f"{self._folder}/{path}")  # noqa: PTH115 - a Path would rewrite `./x`
-        parent = os.path.dirname(path)  # noqa: PTH120
+        text = os.readlink(f"{self._folder}/{path}")  # a Path would rewrite `./x`
+        parent = os.path.dirname(path)
         real = os.path.realpath(f"{self._folder}/{path}")
         if not text.startswith("/") and self._same_in_copy(parent, text):
             return Verdict(text)
@@ -50,7 +50,7 @@ class Links:
             return Verdict(os.path.relpath(f"/{inside}", f"/{parent}"))
         if text.startswith("/"):
             return Verdict(text)
-        if not os.path.exists(real):  # noqa: PTH110
+        if not os.path.exists(real):
             return Verdict(text, (f"{printable(path)} leads nowhere: {printable(text)}",))
         if any(_within(one, real) for one in (*through, self.home(path))):
             said = f"{printable(path)} leads to a directory that holds it, and is not followed"
@@ -59,11 +59,11 @@ class Links:
 
     def home(self, path: str) -> str:
         """Return the real directory in which a link lies."""
-        return os.path.realpath(f"{self._folder}/{os.path.dirname(path)}")  # noqa: PTH120
+        return os.path.realpath(f"{self._folder}/{os.path.dirname(path)}")
 
     def _same_in_copy(self, parent: str, text: str) -> bool:
         """Say whether a relative link leads to the same thing in a copy as it does here."""
-        logical = os.path.normpath(os.path.join(parent, text))  # noqa: PTH118
+        logical = os.path.normpath(os.path.join(parent, text))
         if logical == ".." or logical.startswith("../"):
             return False
         here = os.path.realpath(f"{self._folder}/{logical}")

@@ -12,7 +12,6 @@ import paramiko
 
 from slurm_adapter.remote.transport import run
 from slurm_adapter.remote.transport.port import RUN_LIMIT_S, ConnectionLostError, NoAnswerError
-from slurm_adapter.remote.transport.sftp import RemoteFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,13 +68,6 @@ class RemoteConnection:
     def run(self, command: str, data: bytes = b"", limit_s: float = RUN_LIMIT_S) -> Answer:
         """See `Connection.run`."""
         return run.run(self, command, data, limit_s)
-
-    def files(self) -> RemoteFiles:
-        """See `Connection.files`."""
-        try:
-            return RemoteFiles(self.node.name, self.transport.open_sftp_client())
-        except (paramiko.SSHException, EOFError, OSError) as error:
-            raise self._failure("open an SFTP session", error) from error
 
     def alive(self) -> bool:
         """See `Connection.alive`."""

@@ -240,4 +240,4 @@ def _included(word: str, folder: Path) -> list[Path]:
     path = str(home()) + word[1:] if word == "~" or word.startswith("~/") else word
     if path.startswith("~"):
         raise _UnclearError
-    return [Path(found) for found in sorted(glob.glob(str(folder / path)))]  # noqa: PTH207
+    return [Path(found) for found in sorted(glob.glob(str(folder / path)))]

@@ -121,7 +121,7 @@ class HostKeys:
         name = settings.host_key_name
         shown = f"{name} shows {_kind_name(kind)} {fingerprint(blob)}"
         for path in settings.revoked_host_keys:
-            if self._revoked_keys(path).hold(blob):
+            if self._revoked_keys(path).hold(kind, blob):
                 raise _revoked(shown, str(path))
         if (
             settings.trust_loopback
@@ -155,7 +155,7 @@ class HostKeys:
     def _revoked_keys(self, path: Path) -> RevokedKeys:
         with self._lock:
             if path not in self._revoked:
-                self._revoked[path] = RevokedKeys.read(path)
+                self._revoked[path] = RevokedKeys(path)
             return self._revoked[path]
 
     def _accept_new(self, settings: Settings, verdict: Verdict, shown: str) -> None:

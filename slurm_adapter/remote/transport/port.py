@@ -1,6 +1,6 @@
-"""What the launcher knows of a connection: this much, and nothing of the library behind it.
+"""All that is needed of a connection: one command at its other end, with its three streams.
 
-Two implementations stand behind these protocols: `remote` (SSH) and `here` (this machine).
+What connects, and how, is none of the callers' concern: nothing of a library shows here.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 from slurm_adapter.errors import NODE_LOST, AdapterError, ClusterUnfitError
 
 if TYPE_CHECKING:
-    from typing import BinaryIO
-
     from slurm_adapter.cluster.cluster import Node
 
 RUN_LIMIT_S = 60.0
@@ -36,20 +34,6 @@ class Answer:
     """Its exit status, 128 + N where signal N ended it, 255 where the node would not say."""
     output: bytes
     error: bytes
-
-
-@dataclass(frozen=True)
-class FileFacts:
-    """What a directory says about one of its entries; a link is not followed."""
-
-    name: str
-    """The last part of its path, undecodable bytes as surrogates."""
-    mode: int
-    """Kind and permissions, as in `os.stat_result.st_mode`."""
-    size: int
-    """Bytes."""
-    modified_s: int
-    """Seconds since the epoch."""
 
 
 class Channel(Protocol):
@@ -93,57 +77,6 @@ class Channel(Protocol):
         """Let go of it. The command may run on: it is not told."""
 
 
-class Files(Protocol):
-    """The files of a node, as the user sees them there.
-
-    Paths are text with undecodable bytes as surrogates; a relative one starts at the home
-    directory. Every method raises `OSError` (`FileNotFoundError`, `PermissionError` where the
-    node tells them apart) with the path in it, and `ConnectionLostError`.
-    """
-
-    def listdir(self, path: str) -> list[FileFacts]:
-        """Return what a directory holds, in no particular order, without `.` and `..`."""
-
-    def stat(self, path: str) -> FileFacts:
-        """Return the facts of one path; a link is not followed."""
-
-    def read(self, path: str) -> bytes:
-        """Return the contents of a file."""
-
-    def put(self, source: BinaryIO, path: str, mode: int = 0o600) -> int:
-        """Write everything that `source` holds into a file, return the bytes written.
-
-        The file is created with `mode` (the node's umask applies), or emptied first.
-        """
-
-    def mkdir(self, path: str, mode: int = 0o700) -> None:
-        """Make one directory (the node's umask applies)."""
-
-    def remove(self, path: str) -> None:
-        """Take away a file or a link."""
-
-    def rmdir(self, path: str) -> None:
-        """Take away an empty directory."""
-
-    def rename(self, old: str, new: str) -> None:
-        """Rename; what stood at `new` is replaced at one stroke."""
-
-    def symlink(self, target: str, path: str) -> None:
-        """Make `path` a link to `target`."""
-
-    def readlink(self, path: str) -> str:
-        """Return what a link points to."""
-
-    def chmod(self, path: str, mode: int) -> None:
-        """Set permissions."""
-
-    def utime(self, path: str, modified_s: int) -> None:
-        """Set the time of the last change (and of the last access), seconds since the epoch."""
-
-    def close(self) -> None:
-        """End the session; the connection stays."""
-
-
 class Connection(Protocol):
     """A node that commands can be started on, any number at a time, from any thread."""
 
@@ -165,14 +98,6 @@ class Connection(Protocol):
         Raises:
             ConnectionLostError: the connection is gone.
             NoAnswerError: it did not end within `limit_s` seconds; it may run on.
-        """
-
-    def files(self) -> Files:
-        """Open a session for files.
-
-        Raises:
-            ConnectionLostError: the connection is gone.
-            NoAnswerError: the node offers none.
         """
 
     def alive(self) -> bool:

@@ -1,14 +1,14 @@
 """A RevokedHostKeys file: keys that no host may show, as lines of text or as OpenSSH's KRL.
 
 Like ssh, this refuses every host where the file cannot be read whole: what it does not understand
-might be the very key that a host shows. The format of a KRL is in OpenSSH's PROTOCOL.krl.
+might be the very key that a host shows. Lines are read here; what a KRL holds, ssh-keygen says.
 """
 
 from __future__ import annotations
 
-import hashlib
-import struct
-from dataclasses import dataclass
+import base64
+import os
+import subprocess
 from typing import TYPE_CHECKING
 
 from slurm_adapter.quoting import shell_words
@@ -16,117 +16,102 @@ from slurm_adapter.remote.transport.errors import ConnectError
 from slurm_adapter.remote.transport.known_hosts import key_blob
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-_MAGIC = b"SSHKRL\n\0"
-_HEADER = struct.Struct(">8sIQQQ")  # magic, version of the format, of the list, date, flags
-_FORMAT = 1
-_CERTIFICATES, _KEYS, _SHA1, _SHA256 = 1, 2, 3, 5
-"""Sections of a KRL. Host certificates are not accepted at all, revoked or not."""
-_DIGEST_BYTES = {_SHA1: 20, _SHA256: 32}
+_KRL_MAGIC = b"SSHKRL\n\0"
+_LIMIT_S = 30.0
 
 
-@dataclass(frozen=True)
 class RevokedKeys:
-    """What one file revokes."""
+    """What one file revokes; it is read once, a KRL once more for each key.
 
-    blobs: frozenset[bytes]
-    """Keys as they go over the wire."""
-    digests: frozenset[bytes] = frozenset()
-    """SHA-1 or SHA-256 of such keys."""
+    Raises:
+        ConnectError: it cannot be read whole.
+    """
 
-    @classmethod
-    def read(cls, path: Path) -> RevokedKeys:
-        """Read a file.
-
-        Raises:
-            ConnectError: it cannot be read whole.
-        """
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._listed: frozenset[bytes] = frozenset()
         try:
             data = path.read_bytes()
-            return cls._from_krl(data) if data.startswith(_MAGIC) else cls._from_text(data)
-        except OSError as error:
-            why = error.strerror or str(error)
-        except ValueError as error:
-            why = str(error)
-        raise ConnectError(
-            f"the RevokedHostKeys file {path} cannot be read ({why})",
+            self._is_krl = data.startswith(_KRL_MAGIC)
+            if not self._is_krl:
+                self._listed = frozenset(_keys_of(data))
+        except (OSError, ValueError) as error:
+            raise self._unreadable(error) from error
+
+    def hold(self, kind: str, blob: bytes) -> bool:
+        """Say whether a key is among them.
+
+        Args:
+            kind: its type, e.g. `ssh-ed25519`.
+            blob: the key as it goes over the wire.
+
+        Raises:
+            ConnectError: ssh-keygen does not say.
+        """
+        if not self._is_krl:
+            return blob in self._listed
+        try:
+            return _in_krl(self._path, kind, blob)
+        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> ConnectError:
+        why = error.strerror if isinstance(error, OSError) else None
+        return ConnectError(
+            f"the RevokedHostKeys file {self._path} cannot be read ({why or error})",
             "ssh refuses every host then. Put public keys into it, one a line, or what"
-            f" `ssh-keygen -k -f {shell_words([str(path)])} KEY.pub...` makes; or take"
+            f" `ssh-keygen -k -f {shell_words([str(self._path)])} KEY.pub...` makes; or take"
             " RevokedHostKeys out of the ssh config.",
         )
 
-    @classmethod
-    def _from_text(cls, data: bytes) -> RevokedKeys:
-        blobs = set()
-        for number, line in enumerate(data.decode(errors="surrogateescape").split("\n"), 1):
-            fields = line.split()
-            if not fields or fields[0].startswith("#"):
-                continue
-            blob = key_blob(fields[0], fields[1]) if len(fields) > 1 else None
-            if blob is None or not _is_whole(fields[0], blob):
-                raise ValueError(f"line {number} is no public key")
-            blobs.add(blob)
-        return cls(frozenset(blobs))
 
-    @classmethod
-    def _from_krl(cls, data: bytes) -> RevokedKeys:
-        try:
-            _, version, *_ = _HEADER.unpack_from(data)
-            rest = data[_HEADER.size :]
-            if version != _FORMAT:
-                raise ValueError(f"a KRL of format {version}")
-            for _ in ("reserved", "comment"):
-                _, rest = _string(rest)
-            blobs: set[bytes] = set()
-            digests: set[bytes] = set()
-            while rest:
-                kind = rest[0]
-                section, rest = _string(rest[1:])
-                if kind == _KEYS:
-                    blobs.update(_strings(section))
-                elif kind in _DIGEST_BYTES:
-                    digests.update(_digests(section, _DIGEST_BYTES[kind]))
-                elif kind != _CERTIFICATES:
-                    raise ValueError(f"a KRL with a section {kind}, which is not known here")
-        except struct.error as error:
-            raise ValueError("a KRL that is cut off") from error
-        return cls(frozenset(blobs), frozenset(digests))
-
-    def hold(self, blob: bytes) -> bool:
-        """Say whether a key is among them."""
-        if blob in self.blobs:
-            return True
-        # The fingerprints that a KRL may hold; no other is to be chosen here.
-        digests = (hashlib.sha1(blob).digest(), hashlib.sha256(blob).digest())  # noqa: S324
-        return any(digest in self.digests for digest in digests)
-
-
-def _digests(section: bytes, size: int) -> Iterator[bytes]:
-    for digest in _strings(section):
-        if len(digest) != size:
-            raise ValueError(f"a KRL with a fingerprint of {len(digest)} bytes")
-        yield digest
+def _keys_of(data: bytes) -> list[bytes]:
+    """Return the keys of a file of text, one a line."""
+    blobs = []
+    for number, line in enumerate(data.decode(errors="surrogateescape").split("\n"), 1):
+        fields = line.split()
+        if not fields or fields[0].startswith("#"):
+            continue
+        blob = key_blob(fields[0], fields[1]) if len(fields) > 1 else None
+        if blob is None or not _is_whole(fields[0], blob):
+            raise ValueError(f"line {number} is no public key")
+        blobs.append(blob)
+    return blobs
 
 
 def _is_whole(kind: str, blob: bytes) -> bool:
-    """Say whether a key is not cut off; a certificate has more than strings in it."""
+    """Say whether a key is not cut off: strings, each behind its length in four bytes.
+
+    A certificate has more than strings in it.
+    """
+    place = 0
+    while "-cert-" not in kind and place < len(blob):
+        place += 4 + int.from_bytes(blob[place : place + 4], "big")
+    return "-cert-" in kind or place == len(blob)
+
+
+def _in_krl(path: Path, kind: str, blob: bytes) -> bool:
+    """Ask `ssh-keygen -Q`: it ends with 0 or says that the key is revoked, unless it fails."""
+    key = os.memfd_create("key")
     try:
-        return "-cert-" in kind or bool(list(_strings(blob)))
-    except struct.error:
+        os.write(key, f"{kind} {base64.b64encode(blob).decode()}\n".encode())
+        done = subprocess.run(
+            ["ssh-keygen", "-Q", "-f", str(path), f"/proc/self/fd/{key}"],
+            pass_fds=[key],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=_LIMIT_S,
+        )
+    except FileNotFoundError as error:
+        raise ValueError("it is a KRL, and there is no ssh-keygen here to read it") from error
+    finally:
+        os.close(key)
+    if done.returncode == 0:
         return False
-
-
-def _strings(data: bytes) -> Iterator[bytes]:
-    while data:
-        text, data = _string(data)
-        yield text
-
-
-def _string(data: bytes) -> tuple[bytes, bytes]:
-    """Return (a string behind its length in four bytes, what follows it)."""
-    (size,) = struct.unpack_from(">I", data)
-    if len(data) < 4 + size:
-        raise struct.error
-    return data[4 : 4 + size], data[4 + size :]
+    if done.returncode == 1 and b"REVOKED" in done.stdout:
+        return True
+    said = done.stderr.decode(errors="replace").strip().rpartition(": ")[2]
+    raise ValueError(f"ssh-keygen: {said or f'exit status {done.returncode}'}")

@@ -100,7 +100,7 @@ def home_path(path: str) -> str:
     """Return a path with `~` or `~NAME` at its start replaced."""
     if path == "~" or path.startswith("~/"):
         return f"{home()}{path[1:]}"
-    return os.path.expanduser(path)  # noqa: PTH111 - a Path would raise for an unknown ~NAME
+    return os.path.expanduser(path)  # a Path would raise for an unknown ~NAME
 
 
 @cache

@@ -1,28 +1,22 @@
-"""Connections to this very machine: commands as children, behind the same port as SSH.
-
-Tests stand on it, and whatever has to treat this machine as one more node.
-"""
-
-from __future__ import annotations
+"""Connections to this very machine: commands as children, behind the same port as SSH."""
 
 import contextlib
 import os
 import select
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO
 
+from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.remote.transport import run
-from slurm_adapter.remote.transport.localfiles import LocalFiles
-from slurm_adapter.remote.transport.port import RUN_LIMIT_S, ConnectionLostError, NoAnswerError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import IO
-
-    from slurm_adapter.cluster.cluster import Node
-    from slurm_adapter.remote.transport.port import Answer, Files
+from slurm_adapter.remote.transport.port import (
+    RUN_LIMIT_S,
+    Answer,
+    ConnectionLostError,
+    NoAnswerError,
+)
 
 # Commands that ran on when their channel was closed: reaped when the next one starts.
 _let_go: list[subprocess.Popen[bytes]] = []
@@ -45,7 +39,7 @@ def end_let_go() -> None:
             process.wait()
 
 
-class HereConnection:
+class LocalConnection:
     """This machine as a node; commands start in `folder` (default: home), as sessions."""
 
     def __init__(
@@ -56,7 +50,7 @@ class HereConnection:
         self._environment = environment
         self._open = True
 
-    def start(self, command: str) -> HereChannel:
+    def start(self, command: str) -> "LocalChannel":
         """See `Connection.start`; the shell is `/bin/sh`."""
         if not self._open:
             raise ConnectionLostError(f"{self.node.name}: the connection was closed")
@@ -74,15 +68,11 @@ class HereConnection:
             )
         except OSError as error:
             raise NoAnswerError(f"{self.node.name}: cannot start a shell: {error}") from error
-        return HereChannel(process)
+        return LocalChannel(process)
 
     def run(self, command: str, data: bytes = b"", limit_s: float = RUN_LIMIT_S) -> Answer:
         """See `Connection.run`."""
         return run.run(self, command, data, limit_s)
-
-    def files(self) -> Files:
-        """See `Connection.files`."""
-        return LocalFiles(self._folder)
 
     def alive(self) -> bool:
         """See `Connection.alive`."""
@@ -93,7 +83,7 @@ class HereConnection:
         self._open = False
 
 
-class HereChannel:
+class LocalChannel:
     """A child with pipes for its streams."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:

@@ -13,8 +13,7 @@ from slurm_adapter.errors import NODE_LOST, AdapterError, ClusterUnfitError
 from slurm_adapter.launch.observer import Chunk
 from slurm_adapter.launch.records import End
 from slurm_adapter.launch.ssh.fleet import AgentFleet, Timing, together
-from slurm_adapter.node.protocol import framing
-from slurm_adapter.node.protocol.records import pack
+from slurm_adapter.node.protocol.messages import Follow, Following
 from slurm_adapter.node.ranks.events import Ended, Lost, Output
 from slurm_adapter.node.ranks.first_failure import FirstFailure
 from slurm_adapter.node.ranks.supervise import Supervisor
@@ -206,19 +205,10 @@ def _attach(job: SshRecord, fleet: AgentFleet, *, stay: bool, output: bool = Tru
     hosts = [job.hosts[agent.index] for agent in fleet.agents]
     ranks = [host.its_ranks for host in hosts]
     requests = [
-        pack(
-            {
-                "run": job.run,
-                "index": agent.index,
-                "ranks": tuple(mine),
-                "stay": stay,
-                "output": output,
-                "link_s": job.link_s,
-            }
-        )
+        Follow(job.run, agent.index, tuple(mine), stay, output, job.link_s)
         for agent, mine in zip(fleet.agents, ranks, strict=True)
     ]
-    answers, refusals = fleet.ask_each(requests, framing.FOLLOW, framing.FACTS)
+    answers, refusals = fleet.ask_each(requests, Following)
     without = [
         AdapterError(_named(agent, refusals[agent.index].found), refusals[agent.index].remedy)
         for agent in fleet.agents
@@ -231,7 +221,7 @@ def _attach(job: SshRecord, fleet: AgentFleet, *, stay: bool, output: bool = Tru
     fleet.leave_out(agent for agent in fleet.agents if agent.index in refusals)
     for agent in fleet.agents:
         if agent.index in answers:
-            agent.clock_s = agent.answered_s - float(answers[agent.index])
+            agent.clock_s = agent.answered_s - answers[agent.index].clock_s
     fleet.take_ranks(
         [
             mine if agent.index in answers else range(0)

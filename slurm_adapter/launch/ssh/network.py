@@ -13,8 +13,7 @@ from slurm_adapter.network.choose import Route, choose, given_variables, rdma_ch
 from slurm_adapter.network.gids import NcclVersion
 from slurm_adapter.network.interfaces import listed
 from slurm_adapter.network.routes import holder_of, route_named, route_within, why_never
-from slurm_adapter.node.protocol import framing
-from slurm_adapter.node.protocol.records import pack
+from slurm_adapter.node.protocol.messages import Tried, TryConnections
 from slurm_adapter.record import replace
 
 if TYPE_CHECKING:
@@ -196,20 +195,20 @@ def _tried(
     In a ring every node is reached by one and reaches one; node 0 is where all ranks meet.
     """
     ring = [sorted({0, (index + 1) % len(nodes)} - {index}) for index in range(len(nodes))]
-    messages = [
-        pack(
-            [
+    requests = [
+        TryConnections(
+            tuple(
                 (network.routes[index].address, network.routes[peer].address, reports[peer].listens)
                 for network in networks
                 for peer in peers
-            ]
+            )
         )
         for index, peers in enumerate(ring)
     ]
-    answers = fleet.ask(messages, framing.TRY, framing.TRIED)
+    answers = fleet.ask(requests, Tried)
     failures: list[list[str]] = [[] for _ in networks]
     for index, (peers, answer) in enumerate(zip(ring, answers, strict=True)):
-        results = iter(answer.decode(errors="replace").split("\0"))
+        results = iter(answer.reasons)
         for network, failed in zip(networks, failures, strict=True):
             for peer in peers:
                 why = next(results, "it did not say")

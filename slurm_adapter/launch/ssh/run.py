@@ -172,13 +172,12 @@ class SshRun:
 
     def _copy_code(self, moved: Job) -> None:
         """Copy the code to where the moved job has it on all hosts."""
-        from slurm_adapter.remote.code import Target, find_code, sync  # pathspec
+        from slurm_adapter.remote.code import find_code, sync  # pathspec
 
         job, observer = self._request.job, self._observer
         jobs = f"{job.code}/slurm-adapter"  # where jobs have their folders unless told otherwise
         code = find_code(job.code, (job.folder, jobs))
-        targets = [Target(agent.connection, agent.python) for agent in self._fleet.agents]
-        synced = sync(code, moved.code, targets)
+        synced = sync(code, moved.code, self._fleet.agents)
         self._copies = [host.version for host in synced.hosts]
         for warning in synced.warnings:
             observer.warn(warning)

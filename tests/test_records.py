@@ -4,7 +4,6 @@ import dataclasses
 import os
 import resource
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from slurm_adapter.launch.ssh.records import (
     state_folder,
 )
 from slurm_adapter.node.identity import identity, lives
+from testbed.child import Child
 
 MONTH_S = 31 * 86_400
 HOSTS = (Host("n1", None, None, None, "python3", 0, 1),)
@@ -52,10 +52,9 @@ def full_disk() -> Iterator[None]:
 
 def dead_head() -> str:
     """Return the words for a process that has ended."""
-    child = subprocess.Popen(["/bin/sleep", "1000"])
-    words = identity(child.pid)
-    child.kill()
-    child.wait()
+    with Child(["/bin/sleep", "1000"]) as child:
+        words = identity(child.pid)
+        child.kill()
     return words
 
 
@@ -80,7 +79,7 @@ class TestAProcess:
         assert not lives(f"{os.uname().nodename}/broken")
 
     def test_does_not_live_as_a_zombie(self) -> None:
-        with subprocess.Popen(["/bin/sleep", "1000"]) as child:
+        with Child(["/bin/sleep", "1000"]) as child:
             words = identity(child.pid)
             assert head_lives(words) is True
             child.kill()

@@ -32,6 +32,7 @@ from slurm_adapter.launch.sync import (
 from slurm_adapter.node import copyuse
 from slurm_adapter.node.copyuse import STATE, hold
 from slurm_adapter.node.replica import MARKER
+from testbed.child import Child
 from testbed.waiting import LONG_S, until
 
 DESTINATION = "/elsewhere/job/code/proj"
@@ -389,7 +390,7 @@ sys.stdin.read()
 def running_from(host: Host, version: str) -> Iterator[None]:
     """Have a job run from the copy."""
     words = [sys.executable, "-c", HOLD, str(host.copy), version, "gpu01"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as job:
+    with Child(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as job:
         assert job.stdout
         assert job.stdout.readline() == b"held\n"
         yield

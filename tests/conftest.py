@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import leftovers
 from testbed import JobEnd, SlurmCluster, SshHosts, no_ssh, unavailable
@@ -24,6 +25,15 @@ _WITH_VIEWS = (
     *("local_view", "terminal", "torch"),
 )
 _SINGLE = ("test_becomes_a_command_line", "test_channels_and_the_interpreter_arrive")
+
+
+# An example takes as long as a busy machine makes it take; and all of one test may share a folder.
+settings.register_profile(
+    "here",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("here")
 
 
 def pytest_configure() -> None:

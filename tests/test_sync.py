@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopback import LoopbackSshd, why_no_sshd
@@ -239,9 +239,7 @@ class TestCopies:
         lambda name: name.replace(b"\0", b"0").replace(b"/", b"1")
     )
 
-    @settings(
-        max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-    )
+    @settings(max_examples=8)
     @given(st.lists(names.filter(lambda name: name not in _MEANT_FOR_US), max_size=8))
     def test_any_name(self, tmp_path_factory: pytest.TempPathFactory, raw: list[bytes]) -> None:
         folder = tmp_path_factory.mktemp("names")

@@ -13,9 +13,8 @@ from typing import IO
 
 from commandline import ADAPTER, BIN
 from testbed import SshHosts, processes, until
+from testbed.waiting import LONG_S
 
-LONG_S = 60.0
-"""Far more than anything here takes; a test that needs it has failed."""
 _AGENT = "slurm-adapter agent "
 
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopback import LoopbackSshd, why_no_sshd
@@ -328,9 +328,7 @@ OWN_BLOCKS = st.sampled_from(
 class TestAskingOnceForMany:
     """Asking ssh about each host would cost more than everything else."""
 
-    @settings(
-        max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-    )
+    @settings(max_examples=12)
     @given(st.lists(CONFIG_LINES, max_size=8), st.permutations(NAMES))
     def test_gives_the_same_as_asking_for_each(
         self, config: Path, lines: list[str], names: list[str]
@@ -349,9 +347,7 @@ class TestAskingOnceForMany:
         assert [one.hostname for one in found] == [f"n{i}.lab" for i in range(250)]
         assert {(one.user, one.port) for one in found} == {("u", 7)}
 
-    @settings(
-        max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-    )
+    @settings(max_examples=15)
     @given(st.lists(OWN_BLOCKS, min_size=3, max_size=9), st.permutations(NAMES))
     def test_gives_the_same_for_hosts_with_blocks_of_their_own(
         self, config: Path, tmp_path: Path, blocks: list[str], names: list[str]
@@ -428,9 +424,7 @@ PATTERNS = st.lists(st.text("ab.*?!", min_size=1, max_size=4), min_size=1, max_s
 )
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40)
 @given(PATTERNS, st.text("ab.", min_size=1, max_size=4))
 def test_patterns_mean_what_ssh_means(tmp_path: Path, patterns: list[str], name: str) -> None:
     config = tmp_path / "config"

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopback import LoopbackSshd, make_key, public_part, why_no_sshd
@@ -439,9 +439,7 @@ LINE = st.builds(
 )
 
 
-@settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=30)
 @given(
     st.lists(LINE, max_size=6),
     st.sampled_from(["n1", "N2", "[n1]:2222", "[n7]:23", "fe80::1", "10.0.0.7", "x"]),

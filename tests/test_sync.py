@@ -14,7 +14,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localconnection import LocalConnection, end_let_go
@@ -35,6 +35,7 @@ from slurm_adapter.remote.transport.port import (
     Connection,
     ConnectionLostError,
 )
+from testbed.child import Child
 from testbed.waiting import LONG_S, until
 
 DESTINATION = "/proc/self/cwd/job/code/proj"
@@ -258,9 +259,7 @@ class TestCopies:
         lambda name: name.replace(b"\0", b"0").replace(b"/", b"1")
     )
 
-    @settings(
-        max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-    )
+    @settings(max_examples=8)
     @given(st.lists(names.filter(lambda name: name not in _MEANT_FOR_US), max_size=8))
     def test_any_name(self, tmp_path_factory: pytest.TempPathFactory, raw: list[bytes]) -> None:
         folder = tmp_path_factory.mktemp("names")
@@ -425,7 +424,7 @@ sys.stdin.read()
 def running_from(host: Host, version: str) -> Iterator[None]:
     """Have a job run from the copy."""
     words = [sys.executable, "-c", HOLD, str(host.copy), version, "gpu01"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as job:
+    with Child(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as job:
         assert job.stdout
         assert job.stdout.readline() == b"held\n"
         yield

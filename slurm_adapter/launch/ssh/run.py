@@ -14,7 +14,7 @@ from slurm_adapter.launch.boot_files import boot_warnings
 from slurm_adapter.launch.records import NOT_STARTED, End, SshHost, SshRecord
 from slurm_adapter.launch.ssh.fleet import AgentFleet, Timing
 from slurm_adapter.launch.ssh.monitor import Monitor
-from slurm_adapter.launch.ssh.start import look_around, moved_to_hosts, new_run, settle, start
+from slurm_adapter.launch.ssh.start import look_around, new_run, rebase_to_hosts, settle, start
 from slurm_adapter.launch.store import Store
 from slurm_adapter.node.system.identity import identity
 from slurm_adapter.record import replace
@@ -168,7 +168,7 @@ class SshRun:
         if elastic is not None and elastic[0] <= nodes:
             elastic = (elastic[0], nodes)
         job = replace(job, nodes=nodes, elastic=elastic)
-        return moved_to_hosts(job) if self._request.sync else job
+        return rebase_to_hosts(job) if self._request.sync else job
 
     def _copy_code(self, moved: Job) -> None:
         """Copy the code to where the moved job has it on all hosts."""

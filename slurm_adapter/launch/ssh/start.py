@@ -12,7 +12,7 @@ from slurm_adapter.cluster.counts import VISIBLE_DEVICES
 from slurm_adapter.contracts import wanted_view
 from slurm_adapter.errors import ClusterUnfitError, printable
 from slurm_adapter.job.options import VIEWS
-from slurm_adapter.launch.snapshot import moved_to
+from slurm_adapter.launch.snapshot import rebase
 from slurm_adapter.launch.ssh.network import choose_network
 from slurm_adapter.network.addresses import is_loopback
 from slurm_adapter.network.choose import not_known_yet
@@ -305,9 +305,9 @@ def _check_addresses(nodes: Sequence[Node]) -> None:
         )
 
 
-def moved_to_hosts(job: Job) -> Job:
+def rebase_to_hosts(job: Job) -> Job:
     """Return a job that is run from the copy of its code directory in its folder on each host."""
-    return moved_to(job, f"{job.folder}/code/{os.path.basename(job.code)}")
+    return rebase(job, f"{job.folder}/code/{os.path.basename(job.code)}")
 
 
 def new_run() -> str:

@@ -19,7 +19,7 @@ from slurm_adapter.remote.transport.host_blocks import read_host_blocks
 from slurm_adapter.remote.transport.patterns import matches_list
 from slurm_adapter.remote.transport.proxy_jump import jump_hosts
 from slurm_adapter.remote.transport.ssh_config import SshConfig
-from slurm_adapter.remote.transport.ssh_settings import Settings
+from slurm_adapter.remote.transport.ssh_settings import SshSettings
 from slurm_adapter.remote.transport.tokens import expand, tokens
 
 pytestmark = pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd())
@@ -33,7 +33,9 @@ def config(tmp_path: Path) -> Path:
     return tmp_path / "config"
 
 
-def effective(config: Path, node: Node, environment: Mapping[str, str] | None = None) -> Settings:
+def effective(
+    config: Path, node: Node, environment: Mapping[str, str] | None = None
+) -> SshSettings:
     return SshConfig(config, environment).settings(node)
 
 
@@ -102,7 +104,7 @@ class TestSettings:
             "    KexAlgorithms curve25519-sha256@libssh.org\n"
         )
         found = effective(config, Node("n1"), {**os.environ, "BASE": "/base"})
-        assert found == Settings(
+        assert found == SshSettings(
             name="n1",
             hostname="n1.lab",
             port=2222,

@@ -16,12 +16,12 @@ from loopback import LoopbackSshd, make_key, public_part, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.remote.transport.algorithms import order_key_types
 from slurm_adapter.remote.transport.connect_all import connect_all
-from slurm_adapter.remote.transport.errors import ConnectError
+from slurm_adapter.remote.transport.connect_error import ConnectError
 from slurm_adapter.remote.transport.host_keys import fingerprint, judge
 from slurm_adapter.remote.transport.known_hosts import KnownHosts, known_hosts_line
 from slurm_adapter.remote.transport.revoked import RevokedKeys
 from slurm_adapter.remote.transport.ssh_config import SshConfig
-from slurm_adapter.remote.transport.ssh_settings import Settings
+from slurm_adapter.remote.transport.ssh_settings import SshSettings
 from slurm_adapter.remote.transport.unreachable import UnreachableError
 
 pytestmark = pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd())
@@ -346,7 +346,7 @@ class TestRevokedHostKeys:
             RevokedKeys(path).hold("ssh-ed25519", base64.b64decode(KEY))
 
 
-def settings_of(tmp_path: Path, known_hosts: Path, node: Node, **more: str) -> Settings:
+def settings_of(tmp_path: Path, known_hosts: Path, node: Node, **more: str) -> SshSettings:
     config = tmp_path / "config"
     lines = {"UserKnownHostsFile": str(known_hosts), "GlobalKnownHostsFile": "none", **more}
     config.write_text("".join(f"{key} {value}\n" for key, value in lines.items()))

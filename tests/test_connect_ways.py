@@ -15,8 +15,8 @@ import pytest
 from loopback import LoopbackSshd, free_port, why_no_sshd
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.remote.transport.connect_all import connect_all
-from slurm_adapter.remote.transport.paramiko import Transport
-from slurm_adapter.remote.transport.port import Channel, Connection
+from slurm_adapter.remote.transport.paramiko_hooks import Transport
+from slurm_adapter.remote.transport.port import CommandChannel, Connection
 from slurm_adapter.remote.transport.unreachable import UnreachableError
 from testbed.waiting import LONG_S
 
@@ -244,7 +244,7 @@ class TestSilence:
                 channel.close()
 
 
-def lost(connection: Connection, channel: Channel) -> None:
+def lost(connection: Connection, channel: CommandChannel) -> None:
     """Wait until a channel's connection is known to be gone."""
     with selectors.DefaultSelector() as selector:
         selector.register(channel, selectors.EVENT_READ)

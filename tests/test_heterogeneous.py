@@ -11,10 +11,11 @@ from commandline import adapter
 from conftest import User
 from slurm_adapter import Argv, Job, Node, read_step
 from slurm_adapter.cli.components import read_components
-from slurm_adapter.cli.request import job_from_settings
+from slurm_adapter.cli.request import job_from_options
 from slurm_adapter.cluster.step_components import components, first_tasks
-from slurm_adapter.config.jobfile import read_job_file, settings_from_options
+from slurm_adapter.config.jobfile import read_job_file
 from slurm_adapter.errors import BadValueError, StepError
+from slurm_adapter.job.options import JobOptions
 from slurm_adapter.launch.script.sbatch import Script, make_script
 from slurm_adapter.node.step.finish import read_ends
 from slurm_adapter.node.step.per_node import with_own_ranks
@@ -112,9 +113,8 @@ def folder(tmp_path: Path) -> Path:
 
 def script(folder: Path, *parts: str, **options: Any) -> Script:
     """Return the script of a job that is typed with `--part PART` for each."""
-    settings = {"boot": "train.py", "contract": "env", "gpus_per_node": 2, **options}
-    settings["parts"] = read_components(parts) or None
-    job = job_from_settings(settings_from_options(settings), str(folder))
+    said = {"boot": "train.py", "contract": "env", "gpus_per_node": 2, **options}
+    job = job_from_options(JobOptions(**said, components=read_components(parts)), str(folder))
     return make_script(job, ["slurm-adapter"], str(folder))
 
 

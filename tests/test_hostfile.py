@@ -8,8 +8,9 @@ import pytest
 from conftest import PROJECT
 from slurm_adapter import Node, read_hosts
 from slurm_adapter.cli.hosts import choose_nodes
-from slurm_adapter.config.jobfile import SshTable
+from slurm_adapter.cli.options import Given
 from slurm_adapter.errors import AdapterError, BadValueError, report
+from slurm_adapter.job.options import JobOptions
 
 PAGE = (PROJECT / "docs" / "hosts.md").read_text()
 Write = Callable[[str], Path]
@@ -144,11 +145,15 @@ def test_ssh_08_a_that_is_missing_is_an_error(tmp_path: Path) -> None:
     )
 
 
+SILENT = JobOptions()
+
+
 class TestGroups:
     def chosen(self, path: Path, *hosts: str, exclude: str | None = None) -> list[str]:
-        cluster = choose_nodes(
-            list(hosts), str(path), [exclude] if exclude else None, None, SshTable(), environment={}
+        words = JobOptions(
+            hosts=hosts, hosts_file=str(path), exclude=(exclude,) if exclude else None
         )
+        cluster = choose_nodes(Given(words, SILENT), SILENT, None)
         return [f"{node.name}:{node.slots}" for node in cluster.nodes]
 
     @pytest.mark.parametrize(
@@ -190,8 +195,8 @@ class TestGroups:
         assert "None" not in str(caught.value)
 
     def test_may_come_from_a_host_file_that_the_job_file_names(self, write: Write) -> None:
-        ssh = SshTable(hosts_file=str(write(LAB)))
-        cluster = choose_nodes(["@fast"], None, None, None, ssh, environment={})
+        files = JobOptions(hosts_file=str(write(LAB)))
+        cluster = choose_nodes(Given(JobOptions(hosts=("@fast",)), SILENT), files, None)
         assert [node.name for node in cluster.nodes] == ["gpu03", "gpu04"]
 
 
@@ -206,5 +211,6 @@ def test_the_file_of_the_page_is_read(write: Write) -> None:
         (f"gpu0{number}", 4, {}) for number in (2, 3, 4)
     ]
     for hosts, count in (("@big", 1), ("@small", 3)):
-        cluster = choose_nodes([hosts], str(path), None, None, SshTable(), environment={})
+        words = JobOptions(hosts=(hosts,), hosts_file=str(path))
+        cluster = choose_nodes(Given(words, SILENT), SILENT, None)
         assert len(cluster.nodes) == count

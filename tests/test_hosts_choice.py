@@ -9,11 +9,14 @@ from conftest import PROJECT
 from hostlists import brief
 from slurm_adapter import read_hosts
 from slurm_adapter.cli.hosts import choose_nodes
-from slurm_adapter.config.jobfile import SshTable, merge, read_job_file
+from slurm_adapter.cli.options import Given
+from slurm_adapter.config.jobfile import merge, read_job_file
 from slurm_adapter.errors import BadValueError
+from slurm_adapter.job.options import JobOptions
 
 PAGE = (PROJECT / "docs" / "hosts.md").read_text()
 Write = Callable[[str], Path]
+SILENT = JobOptions()
 
 
 def names(source: str, **options: object) -> list[str]:
@@ -79,49 +82,50 @@ class TestPrecedence:
         self,
         hosts: list[str] | None = None,
         file: Path | None = None,
-        ssh: SshTable | None = None,
-        **environment: str,
+        files: JobOptions = SILENT,
+        environment: JobOptions = SILENT,
     ) -> list[str]:
-        variables = {f"SLURM_ADAPTER_{name}": value for name, value in environment.items()}
-        cluster = choose_nodes(
-            hosts, file and str(file), None, None, ssh or SshTable(), environment=variables
-        )
+        words = JobOptions(hosts=hosts and tuple(hosts), hosts_file=file and str(file))
+        cluster = choose_nodes(Given(words, environment), files, None)
         return list(map(brief, cluster.nodes))
 
     def test_is_that_of_all_options(self, write: Write) -> None:
         path = write("f1\n")
-        ssh = SshTable(hosts=["j1"])
-        assert self.chosen(["o1", "o2:2"], ssh=ssh, HOSTS="e1") == ["o1", "o2 slots=2"]
-        assert self.chosen(ssh=ssh, HOSTS="e[1-2]") == ["e1", "e2"]
-        assert self.chosen(ssh=ssh, HOSTS="", HOSTS_FILE="") == ["j1"]
-        assert self.chosen(file=path, ssh=ssh, HOSTS="e1") == ["f1"]
-        assert self.chosen(ssh=ssh, HOSTS_FILE=str(path)) == ["f1"]
+        files, one = JobOptions(hosts=("j1",)), JobOptions(hosts=("e1",))
+        two, file = JobOptions(hosts=("e[1-2]",)), JobOptions(hosts_file=str(path))
+        assert self.chosen(["o1", "o2:2"], files=files, environment=one) == ["o1", "o2 slots=2"]
+        assert self.chosen(files=files, environment=two) == ["e1", "e2"]
+        assert self.chosen(files=files) == ["j1"]
+        assert self.chosen(file=path, files=files, environment=one) == ["f1"]
+        assert self.chosen(files=files, environment=file) == ["f1"]
 
     def test_lets_a_list_choose_from_a_file(self, write: Write) -> None:
         path = write("n[1-4] slots=8 user=x\n")
         assert self.chosen(["n3,n1:2"], path) == ["n3 user=x slots=8", "n1 user=x slots=2"]
-        ssh = SshTable(hosts_file=str(path))
-        assert self.chosen(["n2", "m1"], ssh=ssh) == ["n2 user=x slots=8", "m1"]
+        files = JobOptions(hosts_file=str(path))
+        assert self.chosen(["n2", "m1"], files=files) == ["n2 user=x slots=8", "m1"]
         with pytest.raises(BadValueError, match="-H: 'm1' is not among the hosts of the host file"):
             self.chosen(["n2,m1"], path)
         with pytest.raises(BadValueError, match="'n2' is given twice"):
             self.chosen(["n2,n2"], path)
 
     def test_of_what_is_left_out(self) -> None:
-        ssh = SshTable(hosts=["n[1-4]"], exclude=["n1"])
+        files = JobOptions(hosts=("n[1-4]",), exclude=("n1",))
 
         def left(
-            option: list[str] | None, hosts: list[str] | None = None, **environment: str
+            option: str | None, hosts: str | None = None, variable: str | None = None
         ) -> list[str]:
-            cluster = choose_nodes(hosts, None, option, 2, ssh, environment=environment)
+            words = JobOptions(hosts=hosts and (hosts,), exclude=option and (option,))
+            environment = JobOptions(exclude=variable and (variable,))
+            cluster = choose_nodes(Given(words, environment), files, 2)
             return [node.name for node in cluster.nodes]
 
         assert left(None) == ["n2", "n3"]
-        assert left(None, SLURM_ADAPTER_EXCLUDE="n2") == ["n1", "n3"]
-        assert left(["n[1-2]"], SLURM_ADAPTER_EXCLUDE="n3") == ["n3", "n4"]
-        assert left(None, ["n[7-9]"]) == ["n7", "n8"]
+        assert left(None, variable="n2") == ["n1", "n3"]
+        assert left("n[1-2]", variable="n3") == ["n3", "n4"]
+        assert left(None, "n[7-9]") == ["n7", "n8"]
         with pytest.raises(BadValueError, match="--exclude: 'n1' is not among the hosts"):
-            left(["n1"], ["n[7-9]"])
+            left("n1", "n[7-9]")
 
     def test_without_hosts_shows_how_to_name_them(self) -> None:
         with pytest.raises(BadValueError) as caught:
@@ -131,13 +135,13 @@ class TestPrecedence:
 
 
 class TestTheJobFile:
-    def read(self, folder: Path, text: str, name: str = "job.toml") -> SshTable:
+    def read(self, folder: Path, text: str, name: str = "job.toml") -> JobOptions:
         (folder / name).write_text(text)
-        return read_job_file(folder / name).ssh
+        return read_job_file(folder / name)
 
     def test_names_hosts(self, tmp_path: Path) -> None:
-        ssh = self.read(tmp_path, '[ssh]\nhosts = ["gpu01 slots=8", "gpu[02-04]"]\n')
-        cluster = choose_nodes(None, None, None, 2, ssh, environment={})
+        files = self.read(tmp_path, '[ssh]\nhosts = ["gpu01 slots=8", "gpu[02-04]"]\n')
+        cluster = choose_nodes(Given(SILENT, SILENT), files, 2)
         assert list(map(brief, cluster.nodes)) == ["gpu01 slots=8", "gpu02"]
 
     def test_means_its_host_file_from_where_it_lies(self, tmp_path: Path) -> None:
@@ -162,9 +166,9 @@ class TestTheJobFile:
         for number, text in enumerate(texts):
             self.read(tmp_path, text, f"{number}.toml")
         config, job = (read_job_file(tmp_path / f"{number}.toml") for number in (0, 1))
-        assert merge([config, job]).ssh == SshTable(hosts=None, hosts_file="/h", exclude=["x"])
-        both = merge([job, config]).ssh
-        assert both == SshTable(hosts=["c1"], hosts_file="/h", exclude=["x"])
+        assert merge([config, job]) == JobOptions(hosts_file="/h", exclude=("x",))
+        both = merge([job, config])
+        assert both == JobOptions(hosts=("c1",), hosts_file="/h", exclude=("x",))
 
 
 def test_the_job_file_of_the_page_is_understood(tmp_path: Path) -> None:
@@ -172,5 +176,5 @@ def test_the_job_file_of_the_page_is_understood(tmp_path: Path) -> None:
     lines = [line[4:] for line in section.splitlines() if line.startswith("    ")]
     path = tmp_path / "job.toml"
     path.write_text("\n".join(lines))
-    cluster = choose_nodes(None, None, None, None, read_job_file(path).ssh, environment={})
+    cluster = choose_nodes(Given(SILENT, SILENT), read_job_file(path), None)
     assert [node.name for node in cluster.nodes] == ["gpu01", "gpu02", "gpu04"]

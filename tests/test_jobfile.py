@@ -161,7 +161,7 @@ class TestValues:
     [
         ("nodez = 2", "there is no key 'nodez'\nDid you mean nodes?"),
         ("gpus-per-node = 2", "there is no key 'gpus-per-node'\nDid you mean gpus_per_node?"),
-        ("colour = 1", "there is no key 'colour'\nKnown keys: name, code, boot,"),
+        ("colour = 1", "there is no key 'colour'\nKnown keys: boot, args, nodes,"),
         (
             "a = 1\nb = 2\nc = 3\nd = 4",
             "'a'; there is no key 'b'; there is no key 'c'; and 1 more\nKnown",

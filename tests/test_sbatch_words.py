@@ -15,7 +15,7 @@ from slurm_adapter import Boot, Command, Job
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job.job import Channel
 from slurm_adapter.launch.script.sbatch import make_script
-from slurm_adapter.node.step.options import Parser, add_job_options, job_from
+from slurm_adapter.node.step.options import read_words, step_job
 from slurm_adapter.record import replace
 
 # What the script starts: srun, and slurm-adapter itself at the end; both succeed.
@@ -99,12 +99,10 @@ def read_back(started: Started, folder: Path) -> Job:
     assert argv[start + 1] == "exec"
     words = argv[start + 2 :]
     position = words.index("--") if "--" in words else len(words)
-    parser = Parser(allow_abbrev=False)
-    add_job_options(parser)
-    parser.add_argument("--log", action="store_true")
-    options = parser.parse_args(words[:position])
-    job = job_from(options, words[position + 1 :], str(folder))
-    assert options.log is (job.contract == "modelarts")
+    options, step, strays = read_words("exec", words[:position])
+    assert strays == []
+    job = step_job(options, step, words[position + 1 :], str(folder))
+    assert step.log is (job.contract == "modelarts")
     assert started.finish == ["finish", "0", "/proc/self/fd/2", job.folder]
     return job
 

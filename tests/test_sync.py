@@ -25,7 +25,7 @@ from slurm_adapter.remote.code import HostCopy, Synced, Target, find_code, recei
 from slurm_adapter.remote.transport.connector import Connector
 from slurm_adapter.remote.transport.port import (
     Answer,
-    Channel,
+    CommandChannel,
     Connection,
     ConnectionLostError,
 )
@@ -54,7 +54,7 @@ class Host:
         self._around = around
         """What becomes of a command."""
 
-    def start(self, command: str) -> Channel:
+    def start(self, command: str) -> CommandChannel:
         moved = command.replace("/elsewhere", str(self.folder))
         return self._connection.start(self._around.replace("{}", moved))
 
@@ -652,7 +652,7 @@ class _CutConnection(LocalConnection):
 
 
 class _CutChannel:
-    def __init__(self, channel: Channel, after: int) -> None:
+    def __init__(self, channel: CommandChannel, after: int) -> None:
         self._channel = channel
         self._left = after
 

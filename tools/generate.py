@@ -5,7 +5,7 @@
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,14 @@ import typer
 
 from slurm_adapter import Boot, Cluster, HetComponent, Job, Node, Run, make_plan
 from slurm_adapter.cli.commands import build_app
-from slurm_adapter.cli.options import COMMON
+from slurm_adapter.cli.options import options_for
+from slurm_adapter.config.jobfile import TABLES
 from slurm_adapter.job.job import Channel, Container
+from slurm_adapter.job.option import COMPONENTS, FLAG, SECONDS, Option
+from slurm_adapter.job.options import CLASSES, LAUNCHERS
 from slurm_adapter.launch.script.sbatch import make_script
 from slurm_adapter.launch.ssh.start import CROSSING, OF_THIS_MACHINE
+from slurm_adapter.node.step.options import step_options
 from slurm_adapter.plan import Plan
 from slurm_adapter.record import replace
 from slurm_adapter.setting import SECRET_WORDS
@@ -187,31 +191,50 @@ def _called(argument: Any) -> str:
 
 
 def _common_options() -> str:
-    return _rows("sbatch", lambda option: option.name in COMMON)
+    return _rows([one for one in options_for("sbatch", *CLASSES) if one.commands == LAUNCHERS])
 
 
-def _own_options(command_name: str) -> str:
-    return _rows(command_name, lambda option: option.name not in COMMON)
+def _own_options(command: str) -> str:
+    return _rows([one for one in options_for(command, *CLASSES) if one.commands != LAUNCHERS])
 
 
-def _rows(command_name: str, wanted: Callable[[Any], bool]) -> str:
-    options = [
-        option
-        for option in commands()[command_name].params
-        if option.param_type_name == "option" and wanted(option)
+def _step_options(action: str) -> str:
+    return _rows(list(step_options(action).values()), variables=False)
+
+
+def _rows(options: Sequence[Option], *, variables: bool = True) -> str:
+    """Return a row for each option that is spelled with a name."""
+    named = [one for one in options if one.flags]
+    columns = ["option", "meaning"]
+    columns += ["key in a job file"] if any(one.key for one in named) else []
+    columns += ["variable"] if variables and any(one.variable for one in named) else []
+    rows = [
+        columns,
+        ["---"] * len(columns),
+        *([_cells(one)[name] for name in columns] for one in named),
     ]
-    with_variables = any(option.envvar for option in options)
-    rows = ["| option | meaning | variable |", "| --- | --- | --- |"]
-    if not with_variables:
-        rows = ["| option | meaning |", "| --- | --- |"]
-    for option in options:
-        names = ", ".join(sorted(option.opts, key=len))
-        value = "" if option.is_flag else f" {option.metavar or 'VALUE'}"
-        spelled = f"{names}{value}".replace("|", "\\|")
-        default = f" Default: {option.default:g}." if isinstance(option.default, float) else ""
-        variable = f"`{option.envvar}` |" if option.envvar else " |"
-        rows.append(f"| `{spelled}` | {option.help}{default} |" + f" {variable}" * with_variables)
-    return "\n".join(rows) + "\n"
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _cells(option: Option) -> dict[str, str]:
+    value = "" if option.kind == FLAG else f" {option.metavar}"
+    spelled = f"{', '.join(option.flags)}{value}".replace("|", "\\|")
+    default = f" Default: {option.default:g}." if option.kind == SECONDS else ""
+    return {
+        "option": f"`{spelled}`",
+        "meaning": f"{option.help}{default}",
+        "key in a job file": _key(option),
+        "variable": f"`{option.variable}`" if option.variable else "",
+    }
+
+
+def _key(option: Option) -> str:
+    if option.into:
+        return f"`[{option.into}]`"
+    table, _, key = option.key.rpartition(".")
+    if option.kind in TABLES:
+        return f"`[[{option.key}]]`" if option.kind == COMPONENTS else f"`[{option.key}]`"
+    return f"`[{table}] {key}`" if table else f"`{key}`" if key else ""
 
 
 def _crossing() -> str:
@@ -276,6 +299,8 @@ _BLOCKS = {
     "sbatch-options": lambda: _own_options("sbatch"),
     "ssh-options": lambda: _own_options("ssh"),
     "local-options": lambda: _own_options("local"),
+    "jobs-options": lambda: _own_options("jobs"),
+    "exec-options": lambda: _step_options("exec"),
     "logs-options": lambda: _own_options("logs"),
     "ssh-crossing": _crossing,
     "variables": _variables,

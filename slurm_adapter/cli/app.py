@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, cast
 
 from slurm_adapter import __version__
@@ -44,16 +43,12 @@ def _run(words: list[str]) -> int:
     except typer.Abort:
         return 130
     except click_error as error:
-        raise _as_our_own(error, words) from error
+        raise _as_our_own(error) from error
     return int(status or 0)
 
 
-def _as_our_own(error: Any, words: list[str]) -> BadValueError:
-    """Return an error of the command line's library as ours: which value, from where."""
+def _as_our_own(error: Any) -> BadValueError:
+    """Return an error of the command line's library as ours."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "slurm-adapter"
-    message = error.format_message()
-    variable = getattr(getattr(error, "param", None), "envvar", None)
-    if variable and os.environ.get(variable) and not set(error.param.opts) & set(words):
-        message = f"{variable}={os.environ[variable]}: {error.message}"
-    return BadValueError(message, f"{path} --help lists the options.")
+    return BadValueError(error.format_message(), f"{path} --help lists the options.")

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from slurm_adapter.cluster.hosts import Hosts, leave_out, pick, read_host_list, take
 from slurm_adapter.config.hostfile import read_any_host_file
 from slurm_adapter.errors import BadValueError
+from slurm_adapter.job.option import PREFIX
 from slurm_adapter.paths import with_home
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from slurm_adapter.cli.options import Given
     from slurm_adapter.cluster.cluster import Cluster
-    from slurm_adapter.config.jobfile import SshTable
+    from slurm_adapter.job.options import JobOptions
 
 
 class _Layer(NamedTuple):
@@ -29,15 +30,7 @@ class _Layer(NamedTuple):
     """Whether hosts and file were given together, and not in two files."""
 
 
-def choose_nodes(
-    hosts: list[str] | None,
-    hosts_file: str | None,
-    exclude: list[str] | None,
-    nodes: int | None,
-    settings_ssh: SshTable,
-    *,
-    environment: Mapping[str, str] | None = None,
-) -> Cluster:
+def choose_nodes(given: Given, files: JobOptions, nodes: int | None) -> Cluster:
     """Return the nodes to start on: option, else environment, else job file, else config file.
 
     A host file says what hosts there are and what they are like, a list says which are meant. Of
@@ -45,21 +38,18 @@ def choose_nodes(
     lacks. A file takes the place of whatever list stands below it.
 
     Args:
-        hosts: the texts after `-H`.
-        hosts_file: the path after `--hosts`, relative to the working directory.
-        exclude: the texts after `--exclude`.
+        given: what was said where the command was typed.
+        files: what job file and config files say, merged.
         nodes: take so many, the first ones; None: all.
-        settings_ssh: the `[ssh]` table of job file and config file, merged.
-        environment: for SLURM_ADAPTER_HOSTS, _HOSTS_FILE and _EXCLUDE; None: this process's.
 
     Raises:
         AdapterError: where no hosts are given, for what is wrong in a list or file, and where
             there are fewer hosts than `nodes`.
     """
     layers = [
-        _Layer(hosts or (), hosts_file, exclude or (), "-H", "--exclude", at_once=True),
-        _from_environment(os.environ if environment is None else environment),
-        _from_files(settings_ssh),
+        _layer(given.words, ("-H", "--exclude"), at_once=True),
+        _layer(given.environment, _VARIABLES, at_once=True),
+        _layer(files, ("[ssh] hosts", "[ssh] exclude"), at_once=False),
     ]
     found, by = _hosts(layers)
     for layer in layers:
@@ -71,29 +61,11 @@ def choose_nodes(
     return take(found, nodes)
 
 
-def _from_environment(environment: Mapping[str, str]) -> _Layer:
-    hosts, file, exclude = (
-        environment.get(f"SLURM_ADAPTER_{name}") for name in ("HOSTS", "HOSTS_FILE", "EXCLUDE")
-    )
-    return _Layer(
-        [hosts] if hosts else (),
-        file or None,
-        [exclude] if exclude else (),
-        "SLURM_ADAPTER_HOSTS",
-        "SLURM_ADAPTER_EXCLUDE",
-        at_once=True,
-    )
+_VARIABLES = (f"{PREFIX}HOSTS", f"{PREFIX}EXCLUDE")
 
 
-def _from_files(ssh: SshTable) -> _Layer:
-    return _Layer(
-        ssh.hosts or (),
-        ssh.hosts_file,
-        ssh.exclude or (),
-        "[ssh] hosts",
-        "[ssh] exclude",
-        at_once=False,
-    )
+def _layer(said: JobOptions, places: tuple[str, str], *, at_once: bool) -> _Layer:
+    return _Layer(said.hosts or (), said.hosts_file, said.exclude or (), *places, at_once=at_once)
 
 
 def _hosts(layers: list[_Layer]) -> tuple[Hosts, _Layer]:

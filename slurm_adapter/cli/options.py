@@ -1,227 +1,146 @@
-"""The options that all launching commands share, declared once.
-
-Each is None where it was not given, so that the layers below it can speak.
-"""
+"""The table of options as typer has it, and what was typed as records of it."""
 
 from __future__ import annotations
 
 import inspect
+import os
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from slurm_adapter.job.job import CONTRACTS, DELIVERIES, STARTERS, VIEWS
+from slurm_adapter.errors import BadValueError
+from slurm_adapter.job.option import COUNT, FLAG, REPEATED, SECONDS, options_of, read_value
+from slurm_adapter.job.options import LAUNCHERS, JobOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
-FORMATS = ("rich", "plain", "json")
-
-
-def whole_number(text: str) -> int:
-    """Return a number typed on the command line; the error names what was typed."""
-    try:
-        return int(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is not a whole number") from error
+    from slurm_adapter.job.option import Option
 
 
-def seconds(text: str) -> float:
-    """Return seconds typed on the command line; the error names what was typed."""
-    try:
-        return float(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is not a number of seconds") from error
+class Given(NamedTuple):
+    """What is said of a job where a command is typed, in two layers."""
+
+    words: JobOptions
+    environment: JobOptions
+
+    @property
+    def job_file(self) -> str | None:
+        """The file that says more."""
+        return self.words.job_file or self.environment.job_file
 
 
-def _option(
-    help_text: str,
-    *names: str,
-    metavar: str | None = None,
-    variable: bool = True,
-    parser: Callable[[str], object] | None = None,
-) -> Any:
-    long = next(name for name in names if name.startswith("--"))
-    envvar = "SLURM_ADAPTER_" + long[2:].upper().replace("-", "_") if variable else None
-    return typer.Option(
-        *names, help=help_text, metavar=metavar, envvar=envvar, show_envvar=False, parser=parser
-    )
+def options_for(command: str, *classes: type) -> list[Option]:
+    """Return the options that a command has of some classes, those of all launchers first.
 
-
-def _number(help_text: str, *names: str) -> Any:
-    return _option(help_text, *names, metavar="N", parser=whole_number)
-
-
-Script = Annotated[
-    str | None,
-    typer.Argument(metavar="SCRIPT", help="Boot file (.py). What follows it belongs to it."),
-]
-Arguments = Annotated[
-    list[str] | None, typer.Argument(metavar="ARGUMENTS", help="The script's own.")
-]
-
-# name of the parameter -> its type with the option
-COMMON: dict[str, Any] = {
-    "job": Annotated[str | None, _option("Job file (TOML).", "--job", metavar="FILE")],
-    "nodes": Annotated[int | None, _number("Nodes.", "-N", "--nodes")],
-    "gpus_per_node": Annotated[int | None, _number("GPUs on each node.", "--gpus-per-node")],
-    "flavor": Annotated[
-        str | None,
-        _option("What a node has: a ModelArts flavor's text or id.", "--flavor", metavar="TEXT"),
-    ],
-    "code": Annotated[
-        str | None,
-        _option("Code directory (default: the script's).", "--code", metavar="DIR"),
-    ],
-    "contract": Annotated[
-        str | None,
-        _option("How the script learns its place.", "--contract", metavar="|".join(CONTRACTS)),
-    ],
-    "elastic": Annotated[
-        str | None,
-        _option(
-            "torchrun contract: go on with MIN nodes of MAX, all of the job's.",
-            "--elastic",
-            metavar="MIN:MAX",
-        ),
-    ],
-    "max_restarts": Annotated[
-        int | None,
-        _number("torchrun contract: start ranks again after so many failures.", "--max-restarts"),
-    ],
-    "ranks_by": Annotated[
-        str | None,
-        _option(
-            "env contract under Slurm: who starts a rank for each GPU (default: slurm).",
-            "--ranks-by",
-            metavar="|".join(STARTERS),
-        ),
-    ],
-    "env": Annotated[
-        list[str] | None,
-        _option(
-            "Set a variable, or keep one that would be taken out. Repeatable.",
-            "--env",
-            metavar="NAME[=VALUE]",
-            variable=False,
-        ),
-    ],
-    "input": Annotated[
-        list[str] | None,
-        _option("An input channel. Repeatable.", "--input", metavar="NAME=PATH", variable=False),
-    ],
-    "output": Annotated[
-        list[str] | None,
-        _option("An output channel. Repeatable.", "--output", metavar="NAME=PATH", variable=False),
-    ],
-    "channels": Annotated[
-        str | None,
-        _option("How the script gets its channels.", "--channels", metavar="|".join(DELIVERIES)),
-    ],
-    "port": Annotated[int | None, _number("Rendezvous port.", "--port")],
-    "network": Annotated[
-        str | None,
-        _option(
-            "How the nodes meet (default: as the kernel sends it).",
-            "--network",
-            metavar="SUBNET|IFNAME",
-        ),
-    ],
-    "master_suffix": Annotated[
-        str | None,
-        _option(
-            "What the nodes' names end in on that network.", "--master-suffix", metavar="SUFFIX"
-        ),
-    ],
-    "network_option": Annotated[
-        list[str] | None,
-        _option(
-            "A key of [network], such as traffic_class=106. Repeatable.",
-            "--network-option",
-            metavar="KEY=VALUE",
-            variable=False,
-        ),
-    ],
-    "name": Annotated[
-        str | None, _option("The job's name (default: the script's).", "--name", metavar="NAME")
-    ],
-    "job_folder": Annotated[
-        str | None,
-        _option("The job's own (default: slurm-adapter/NAME).", "--job-folder", metavar="DIR"),
-    ],
-    "python": Annotated[
-        str | None,
-        _option("Interpreter (default: the job's `python`).", "--python", metavar="PROGRAM"),
-    ],
-    "command": Annotated[
-        str | None,
-        _option(
-            "Run this with /bin/sh -c in place of a script; nothing is appended.",
-            "--command",
-            metavar="TEXT",
-            variable=False,
-        ),
-    ],
-    "view": Annotated[
-        str | None,
-        _option("A rank's surroundings (default: by contract).", "--view", metavar="|".join(VIEWS)),
-    ],
-    "cache": Annotated[
-        str | None,
-        _option(
-            "A directory of each node to show as /cache (default: one in the job's folder).",
-            "--cache",
-            metavar="DIR",
-        ),
-    ],
-    "install_requirements": Annotated[
-        bool,
-        typer.Option(
-            "--install-requirements",
-            help="Install the code's pip-requirements.txt for this run.",
-        ),
-    ],
-    "dry_run": Annotated[
-        bool, typer.Option("--dry-run", help="Show what would happen, and do nothing.")
-    ],
-    "format": Annotated[
-        str, _option("Form of the dry run.", "--format", metavar="|".join(FORMATS))
-    ],
-    "verbose": Annotated[bool, typer.Option("-v", "--verbose", help="Say more on stderr.")],
-    "quiet": Annotated[bool, typer.Option("-q", "--quiet", help="Say only errors on stderr.")],
-}
-_DEFAULTS: dict[str, Any] = {
-    "install_requirements": False,
-    "dry_run": False,
-    "format": "rich",
-    "verbose": False,
-    "quiet": False,
-}
-
-
-def with_common_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Give a command `SCRIPT [ARGUMENTS]...` and the common options before its own.
-
-    The function gets them as `common`, a dictionary by parameter name.
+    What stands without a name is first of all.
     """
-    own = [
-        parameter
-        for name, parameter in inspect.signature(function, eval_str=True).parameters.items()
-        if name != "common"
-    ]
-    shared = {"script": Script, "arguments": Arguments, **COMMON}
-    keyword = inspect.Parameter.KEYWORD_ONLY
+    mine = [one for one in options_of(*classes) if command in one.commands and one.long]
+    return sorted(mine, key=lambda one: (not one.argument, one.commands != LAUNCHERS))
+
+
+def with_options(
+    command: str, *classes: type
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Give a function the options of a command that classes declare.
+
+    It is called with a record of each class; of `JobOptions` with a `Given`.
+    """
+    mine = options_for(command, *classes)
     parameters = [
-        inspect.Parameter(name, keyword, default=_DEFAULTS.get(name), annotation=annotation)
-        for name, annotation in shared.items()
-    ] + [parameter.replace(kind=keyword) for parameter in own]
+        inspect.Parameter(
+            one.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if one.required else _default(one),
+            annotation=_annotation(one),
+        )
+        for one in mine
+    ]
 
-    @wraps(function)
-    def command(**values: Any) -> int:
-        common = {name: values.pop(name) for name in shared}
-        return function(common, **values)
+    def decorated(function: Callable[..., int]) -> Callable[..., int]:
+        @wraps(function)
+        def call(**typed: Any) -> int:
+            said = {
+                one.name: read_value(one, value) if one.kind in REPEATED else value
+                for one in mine
+                if (value := typed[one.name]) != _default(one) and value != []
+            }
+            return function(*(_record(cls, mine, said) for cls in classes))
 
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return command
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        call.__annotations__ = {one.name: one.annotation for one in parameters}
+        return call
+
+    return decorated
+
+
+def _default(option: Option) -> Any:
+    """Return what stands for an option that was not typed."""
+    return False if option.kind == FLAG else option.default
+
+
+def _annotation(option: Option) -> Any:
+    """Return the type of an option with its declaration, as typer wants it."""
+    value = _TYPES.get(option.kind, list[str] if option.kind in REPEATED else str)
+    if option.default is None and option.kind != FLAG and not option.required:
+        value = value | None
+    if option.argument:
+        return Annotated[value, typer.Argument(metavar=option.argument, help=option.help)]
+    parser = _parser(option) if option.kind in (COUNT, SECONDS) else None
+    metavar = None if option.kind == FLAG else option.metavar
+    declared = typer.Option(*option.flags, metavar=metavar, help=option.help, parser=parser)
+    return Annotated[value, declared]
+
+
+_TYPES: dict[str, Any] = {COUNT: int, SECONDS: float, FLAG: bool}
+
+
+def _parser(option: Option) -> Callable[[str], Any]:
+    def parse(text: str) -> Any:
+        try:
+            return read_value(option, [text])
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+
+    return parse
+
+
+def _record(cls: type, mine: Sequence[Option], said: Mapping[str, Any]) -> Any:
+    """Return what was said of the options of one class."""
+    ours = {one.name for one in options_of(cls)}
+    words = {name: value for name, value in said.items() if name in ours}
+    variables = _from_environment([one for one in mine if one.name in ours], os.environ)
+    if cls is JobOptions:
+        return Given(_job_options(words), _job_options(variables))
+    return cls(**{**variables, **words})
+
+
+def _job_options(said: Mapping[str, Any]) -> JobOptions:
+    from slurm_adapter.cli.components import read_components
+    from slurm_adapter.config.jobfile import check_pairs
+    from slurm_adapter.node.step.options import job_options
+
+    values = dict(said)
+    if "components" in values:
+        values["components"] = read_components(values["components"])
+    if "command" in values and "boot" in values:  # a command has no boot file: it is its first word
+        values["args"] = (values.pop("boot"), *values.get("args", ()))
+    if "boot" in values:
+        values.setdefault("args", ())  # those that a file names are for that file's own
+    return check_pairs(job_options(values))
+
+
+def _from_environment(mine: Sequence[Option], environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return what variables say of options, by field; an empty one says nothing."""
+    said = {}
+    for one in mine:
+        text = environment.get(one.variable, "") if one.variable else ""
+        if text:
+            try:
+                said[one.name] = read_value(one, [text])
+            except ValueError as error:
+                raise BadValueError(
+                    f"{one.variable}={text}: {error}", "Give the variable a right value."
+                ) from error
+    return said

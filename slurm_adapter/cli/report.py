@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slurm_adapter.cli.options import FORMATS
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.job.job import Boot
+from slurm_adapter.job.options import DRY_RUN_FORMATS
 from slurm_adapter.output import write_stdout
 from slurm_adapter.show.dry_run import DryRun, made_on_nodes
 from slurm_adapter.show.lines import has_colour
@@ -51,8 +51,10 @@ def warn(warnings: Iterable[str]) -> None:
 
 def check_format(form: str) -> None:
     """Refuse a dry run in a form that does not exist."""
-    if form not in FORMATS:
-        raise BadValueError(f"there is no format {form!r}", f"Choose one of: {', '.join(FORMATS)}.")
+    if form not in DRY_RUN_FORMATS:
+        raise BadValueError(
+            f"there is no format {form!r}", f"Choose one of: {', '.join(DRY_RUN_FORMATS)}."
+        )
 
 
 def print_dry_run(dry_run: DryRun, form: str) -> None:

@@ -7,7 +7,7 @@ import sys
 import time
 from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from slurm_adapter.cli.preview import preview, preview_run
@@ -28,68 +28,50 @@ from slurm_adapter.remote.transport.port import ConnectionLostError
 from slurm_adapter.show.dry_run import DryRun, SlurmAnswer, made_on_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from slurm_adapter.cli.options import Given
     from slurm_adapter.cli.submit_request import SubmitRequest
+    from slurm_adapter.job.options import RunOptions, SbatchOptions
     from slurm_adapter.remote.submit_host import SubmitHost
 
 _HEAD_BYTES = 200
 
 
-def run_sbatch(
-    common: dict[str, Any],
-    *,
-    options: list[str],
-    script_file: str | None,
-    parsable: bool,
-    preview_nodes: str | None,
-    snapshot: bool,
-    probe: bool,
-    stay: str,
-    own: Mapping[str, Any],
-) -> int:
-    """Write the script, submit it, and return the exit status.
-
-    `stay` is `follow` or `wait` where the command stays until the job has ended; `own` are the
-    options that are keys of a job file, too.
-    """
-    check_format(common["format"])
-    check_probe(probe=probe, dry_run=common["dry_run"])
-    connect = probe or not common["dry_run"]
+def run_sbatch(given: Given, run: RunOptions, own: SbatchOptions) -> int:
+    """Write the script, submit it, and return the exit status."""
+    check_format(run.format)
+    check_probe(probe=run.probe, dry_run=run.dry_run)
+    connect = run.probe or not run.dry_run
     request = make_submit_request(
-        common,
-        options,
-        own,
-        snapshot=snapshot,
-        connect=connect,
-        only_write=script_file is not None,
+        given, snapshot=own.snapshot, connect=connect, only_write=own.script is not None
     )
-    quiet = common["quiet"]
+    quiet = run.quiet
     with nullcontext() if request.submit_host is None else closing(request.submit_host):
-        if script_file is None:
+        if own.script is None:
             request.job.check_kept(os.environ)
-        plan, made, warnings = _made(request, preview_nodes)
+        plan, made, warnings = _made(request, own.preview_nodes)
         path = Path(request.job.folder) / f"{request.job.file_stem}.sbatch"
-        if common["dry_run"] or request.submit_host is None:
-            print_dry_run(_dry_run(plan, made, path, warnings, request), common["format"])
+        if run.dry_run or request.submit_host is None:
+            print_dry_run(_dry_run(plan, made, path, warnings, request), run.format)
             return 0
         if not quiet:
             warn(warnings)
-        if script_file is not None:
+        if own.script is not None:
             _deliver(request, quiet=quiet)
-            return _only_write(made, script_file, quiet=quiet)
+            return _only_write(made, own.script, quiet=quiet)
         submissions = _bring(request, request.submit_host, made, path, quiet=quiet)
         sys.stderr.write(submissions[0].said)
         sys.stderr.flush()
-        write_stdout(f"{submissions[0].job_id if parsable else submissions[0].line}\n")
+        write_stdout(f"{submissions[0].job_id if own.parsable else submissions[0].line}\n")
         if not quiet:
-            _tell(plan, made, submissions[0], path if common["verbose"] else None)
+            _tell(plan, made, submissions[0], path if run.verbose else None)
         records = _keep(plan, made, submissions, request)
-        if not stay:
+        if not (own.follow or own.wait):
             return submissions[0].status
         from slurm_adapter.cli.slurm_jobs import follow  # most do not stay
 
-        return follow(records[0], request.submit_host, output=stay == "follow")
+        return follow(records[0], request.submit_host, output=own.follow)
 
 
 def _made(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from slurm_adapter.cli.rebase import settings_at_login_host
 from slurm_adapter.cli.report import say
-from slurm_adapter.cli.request import job_from_settings
+from slurm_adapter.cli.request import job_from_options, options_from_layers
 from slurm_adapter.cli.submit_request import SubmitRequest, UploadResult, zipapp_path
 from slurm_adapter.launch import login_job, slurm
 from slurm_adapter.launch.container_runtime import in_container
@@ -22,6 +21,7 @@ from slurm_adapter.remote.login_host import open_login, read_login
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from slurm_adapter.cli.options import Given
     from slurm_adapter.job.job import Job
     from slurm_adapter.remote.code import Code
     from slurm_adapter.remote.login_host import LoginHost
@@ -30,23 +30,16 @@ _NOT_KNOWN = "/<home>"
 """The home directory of a login node that has not been asked."""
 
 
-def request_at_login_host(
-    login: str,
-    common: dict[str, Any],
-    options: list[str],
-    own: Mapping[str, Any],
-    *,
-    connect: bool,
-) -> SubmitRequest:
+def request_at_login_host(login: str, given: Given, *, connect: bool) -> SubmitRequest:
     """Return what to submit through a login node; the arguments are `make_submit_request`'s.
 
     Raises:
         AdapterError: for what cannot be meant, or reached.
     """
     read_login(login)
-    settings = settings_at_login_host(common, options, own)
-    job = job_from_settings(settings, working_directory())
-    if settings.job_folder is None:
+    said = options_from_layers(given, at_login=True)
+    job = job_from_options(said, working_directory())
+    if said.job_folder is None:
         job = login_job.with_default_folder(job)
     check_syntax(job.prologue)
     job.check_kept(os.environ)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from slurm_adapter.cli.monitor import Monitor
 from slurm_adapter.cli.report import boot_warnings, say, show_ssh_dry_run, warn
@@ -26,9 +26,9 @@ from slurm_adapter.show.lines import LogChoice
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from slurm_adapter.cli.ssh import SshOptions
     from slurm_adapter.cluster.cluster import Node
     from slurm_adapter.job.job import Job
+    from slurm_adapter.job.options import RunOptions, SshOptions
     from slurm_adapter.launch.ssh.records import Record
     from slurm_adapter.network.table import Row
     from slurm_adapter.plan import Plan
@@ -49,14 +49,14 @@ class Start:
     """One start: what was opened is let go of in order, however far it got."""
 
     def __init__(
-        self, job: Job, nodes: Sequence[Node], options: SshOptions, common: dict[str, Any]
+        self, job: Job, nodes: Sequence[Node], options: RunOptions, own: SshOptions
     ) -> None:
-        """Prepare a start of `job` on `nodes`; `common` are the common options."""
+        """Prepare a start of `job` on `nodes`; `own` are the options of `ssh` alone."""
         self._job, self._nodes = job, nodes
-        self._options, self._common = options, common
+        self._options, self._own = options, own
         self._run = new_run()
         self._copies: list[str] | None = None
-        self._timing = Timing(options.grace_s, options.link_s, detached=options.detach)
+        self._timing = Timing(options.grace_s, own.link_s, detached=own.detach)
 
     def run(self, begun: Callable[[Record], None]) -> int:
         """Start everything and stay until it has ended; `begun` is told when all ranks run."""
@@ -65,28 +65,28 @@ class Start:
         record, words, apart = None, NOT_STARTED, False
         try:
             job = _sized(self._job, len(agents))
-            if self._options.sync:
+            if self._own.sync:
                 moved = moved_to_hosts(job)
-                if not self._common["dry_run"]:
+                if not self._options.dry_run:
                     self._sync(moved, agents)
                 job = moved
             plan, network = self._look(job, agents, fleet)
-            if self._common["dry_run"]:
+            if self._options.dry_run:
                 plan = settle(plan, fleet, only_try=True)
                 fleet.end_all()
-                show_ssh_dry_run(plan, self._common["format"], network)
+                show_ssh_dry_run(plan, self._options.format, network)
                 return 0
             # A detached job's output is kept by its hosts; nobody reads it here.
-            shown = "none" if self._options.detach else self._options.logs
+            shown = "none" if self._own.detach else self._own.logs
             choice = LogChoice.parse(shown, plan.world_size)
             record = self._record(plan, agents)
-            panel = not self._common["quiet"] and not self._options.detach
+            panel = not self._options.quiet and not self._own.detach
             monitor = Monitor(plan, record, fleet, choice, panel=panel)
             start(plan, fleet)
             words = _TOO_EARLY
             begun(record)
-            apart = self._options.detach
-            return monitor.run(verbose=self._common["verbose"])
+            apart = self._own.detach
+            return monitor.run(verbose=self._options.verbose)
         except BaseException as error:
             if apart:  # its hosts need nobody
                 fleet.close()
@@ -99,14 +99,14 @@ class Start:
             raise
 
     def _warn(self, text: str) -> None:
-        if not self._common["quiet"]:
+        if not self._options.quiet:
             warn((text,))
 
     def _connect_all(self) -> list[Agent]:
         """Connect to all hosts and start an agent on each."""
-        limit_s = self._options.connect_s
+        limit_s = self._own.connect_s
         connected = begin_agents(self._nodes, self._job.python, self._run, limit_s, self._warn)
-        wanted = self._options.min_nodes
+        wanted = self._own.min_nodes
         agents = connected.all() if wanted is None else connected.at_least(wanted)
         for failure in connected.failures:
             self._warn(f"without {failure.node.name}: {failure.reason}")
@@ -127,15 +127,15 @@ class Start:
         for warning in synced.warnings:
             self._warn(warning)
         total, *hosts = synced.lines()
-        if not self._common["quiet"]:
+        if not self._options.quiet:
             say(total)
-        if self._common["verbose"]:
+        if self._options.verbose:
             for line in hosts:
                 say(line.strip())
 
     def _look(self, job: Job, agents: Sequence[Agent], fleet: AgentFleet) -> tuple[Plan, list[Row]]:
         nodes = [agent.connection.node for agent in agents]
-        there = not (self._options.sync and self._common["dry_run"])
+        there = not (self._own.sync and self._options.dry_run)
         plan, network = look_around(
             job, nodes, fleet, self._run, os.environ, code_is_there=there, copies=self._copies
         )
@@ -165,7 +165,7 @@ class Start:
                 run=self._run,
                 hosts=tuple(hosts),
                 started_s=time.time(),
-                detached=self._options.detach,
+                detached=self._own.detach,
                 grace_s=self._timing.grace_s,
                 link_s=self._timing.link_s,
                 head=head_name(),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from slurm_adapter.cli.request import job_from_settings, settings_from_layers, settings_of
+from slurm_adapter.cli.request import job_from_options, options_from_layers
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.launch.container_runtime import in_container, warn_of_image
 from slurm_adapter.launch.script.environment import check_syntax, warn_of_venv
@@ -19,6 +19,7 @@ from slurm_adapter.remote.submit_host import LocalHost
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from slurm_adapter.cli.options import Given
     from slurm_adapter.job.job import Job, Program
     from slurm_adapter.remote.submit_host import SubmitHost
 
@@ -66,20 +67,12 @@ class SubmitRequest:
 
 
 def make_submit_request(
-    common: dict[str, Any],
-    options: list[str],
-    own: Mapping[str, Any],
-    *,
-    snapshot: bool,
-    connect: bool,
-    only_write: bool,
+    given: Given, *, snapshot: bool, connect: bool, only_write: bool
 ) -> SubmitRequest:
     """Return what to submit where.
 
     Args:
-        common: the common options.
-        options: those that are for sbatch by name.
-        own: the command's own that are keys of a job file, too.
+        given: what is said of the job.
         snapshot: whether the job gets a copy of its code; through a login node it always does.
         connect: whether a login node is connected to.
         only_write: whether only the script is written.
@@ -87,8 +80,8 @@ def make_submit_request(
     Raises:
         AdapterError: for what cannot be meant, or reached.
     """
-    settings = settings_from_layers(settings_of(common, options, own), common["job"])
-    if settings.login:
+    said = options_from_layers(given)
+    if said.login:
         if only_write:
             raise BadValueError(
                 "--script writes a script here, and with --login its code would not be there",
@@ -96,8 +89,8 @@ def make_submit_request(
             )
         from slurm_adapter.cli.sbatch_login import request_at_login_host  # SSH, pathspec
 
-        return request_at_login_host(settings.login, common, options, own, connect=connect)
-    job = job_from_settings(settings, working_directory())
+        return request_at_login_host(said.login, given, connect=connect)
+    job = job_from_options(said, working_directory())
     check_syntax(job.prologue)
     return _here(in_container(job, LocalHost()), snapshot=snapshot)
 

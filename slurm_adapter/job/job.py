@@ -6,6 +6,14 @@ import os
 from types import MappingProxyType
 
 from slurm_adapter.errors import BadValueError, printable
+from slurm_adapter.job.options import (
+    CONTRACTS,
+    DELIVERIES,
+    GPU_OPTIONS,
+    STARTERS,
+    VIEWS,
+    JobOptions,
+)
 from slurm_adapter.record import checked_record, replace
 from slurm_adapter.setting import check_one_line, check_variable_name
 
@@ -15,14 +23,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from slurm_adapter.job.component import HetComponent
+    from slurm_adapter.job.option import Option
 
-CONTRACTS = ("modelarts", "torchrun", "env")
-DELIVERIES = ("option", "variable")
-VIEWS = ("full", "hosts", "off")
 ACCELERATORS = ("gpu", "npu")
-GPU_OPTIONS = ("gpus-per-node", "gres", "none")
-STARTERS = ("slurm", "node")
-CONTAINER_RUNTIMES = ("pyxis", "apptainer", "singularity")
 PORTS = range(1024, 65536)
 _MOST_NODES = 100_000
 _LONGEST_NAME = 200
@@ -163,6 +166,8 @@ class Job:
     """The user's own lines of bash, which the batch script runs before the ranks start."""
     container: Container | None = None
     """The image in which the ranks of a Slurm job run; None: in none."""
+    options: JobOptions = JobOptions()
+    """What was said by options that ranks are told of, too, and that have no field here."""
 
     def __post_init__(self) -> None:
         check_job_name(self.name)
@@ -268,9 +273,20 @@ class Job:
                     f"Set it before, or give its value: --env {name}=VALUE.",
                 )
 
+    def said_by(self, option: Option) -> Any:
+        """Return what an option would say to make this job what it is."""
+        field = field_of(option)
+        return getattr(self, field) if field else getattr(self.options, option.name)
+
     def with_nodes(self, nodes: int, gpus_per_node: int | None) -> Job:
         """Return this job sized as the step it finds itself in."""
         return replace(self, nodes=nodes, gpus_per_node=gpus_per_node)
+
+
+def field_of(option: Option) -> str:
+    """Return the field of a job that has what an option means; empty: none has."""
+    name = option.job_field or option.name
+    return name if name in Job.__match_args__ else ""
 
 
 def file_stem(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
-from slurm_adapter.job.job import CONTAINER_RUNTIMES
+from slurm_adapter.job.options import CONTAINER_RUNTIMES
 from slurm_adapter.record import replace
 from slurm_adapter.remote.submit_host import place_of
 

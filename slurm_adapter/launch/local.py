@@ -11,7 +11,7 @@ from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import VISIBLE_DEVICES, device_list
 from slurm_adapter.contracts import contract_of, wanted_view
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
-from slurm_adapter.job.job import VIEWS
+from slurm_adapter.job.options import VIEWS
 from slurm_adapter.network.addresses import check_port_free, is_own_address
 from slurm_adapter.node.facts import ports
 from slurm_adapter.node.facts.accelerators import count_accelerators

@@ -17,7 +17,7 @@ from slurm_adapter.remote.transport.port import ConnectionLostError
 
 if TYPE_CHECKING:
     from slurm_adapter.remote.agent_archive import AgentFiles
-    from slurm_adapter.remote.transport.port import Channel, Connection
+    from slurm_adapter.remote.transport.port import CommandChannel, Connection
 
 _READ_BYTES = 1 << 20
 _MOST_NOISE_BYTES = 1 << 16
@@ -51,7 +51,7 @@ class Agent:
         self._sending = threading.Lock()
         self._error = b""
         self._noise = b""
-        self._channel: Channel
+        self._channel: CommandChannel
 
     def begin(self, files: AgentFiles, limit_s: float) -> None:
         """Start it and have its code there; waits for its greeting.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    from slurm_adapter.remote.transport.port import Channel, Connection
+    from slurm_adapter.remote.transport.port import CommandChannel, Connection
 
 _STATUS_S = 1.0
 _CHUNK = 1 << 16
@@ -76,7 +76,7 @@ class Conversation:
         self._output = bytearray()
         self._error = bytearray()
         words = (python, "-I", "-S", "-c", _READ_PROGRAM, str(len(program)), self.token)
-        self._channel: Channel = connection.start(shell_words([*words, *arguments]))
+        self._channel: CommandChannel = connection.start(shell_words([*words, *arguments]))
         self._poll = select.poll()
         self._poll.register(self._channel.fileno(), select.POLLIN)
         self._program = program

@@ -9,7 +9,11 @@ import struct
 import sys
 
 HEAD = struct.Struct(">IB")
-ANSWERS = {b"?": b"F", b"P": b"R", b"G": b"B"}
+ANSWERS = {
+    b"?": (b"F", b"address=127.0.0.1\0gpus=0\0clock=1.0\0port=6666"),
+    b"P": (b"R", b"off\0"),
+    b"G": (b"B", b""),
+}
 
 
 def send(kind: bytes, body: bytes = b"") -> None:
@@ -34,9 +38,7 @@ os.write(1, b"\nslurm-adapter-agent have\n")
 while True:
     length, kind = HEAD.unpack(read(HEAD.size))
     read(length)
-    if bytes([kind]) == b"?":
-        send(b"F", b"address=127.0.0.1\0gpus=0\0clock=1.0\0port=6666")
-    elif bytes([kind]) in ANSWERS:
-        send(ANSWERS[bytes([kind])])
+    if bytes([kind]) in ANSWERS:
+        send(*ANSWERS[bytes([kind])])
     elif bytes([kind]) == b"H":
         os.write(1, bytes.fromhex(os.environ["HOSTILE"]))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.job.job import CONTAINER_RUNTIMES
+from slurm_adapter.job.options import CONTAINER_RUNTIMES
 from slurm_adapter.node.step.container import PREFIX
 from slurm_adapter.quoting import copy_line
 from slurm_adapter.setting import check_one_line

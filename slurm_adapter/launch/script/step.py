@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from slurm_adapter.contracts import contract_of
 from slurm_adapter.job.job import Argv, Boot, Command
+from slurm_adapter.job.option import CHANNELS, FLAG, REPEATED, VARIABLES, options_of
+from slurm_adapter.job.options import JobOptions
 from slurm_adapter.launch.script.container import program_words, srun_options
 from slurm_adapter.launch.script.het_job import jobs_of_components, node_lists, srun_lines
 from slurm_adapter.network.overrides import as_options
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from slurm_adapter.job.job import Job
+    from slurm_adapter.job.option import Option
 
 
 def step_lines(
@@ -86,32 +89,30 @@ def _attempt(
 
 
 def _exec_options(job: Job) -> Iterator[str]:
-    """Yield one line of options each, quoted."""
-    optional = {
-        "python": None if job.python == "python" else job.python,
-        "elastic": None if job.elastic is None else "{}:{}".format(*job.elastic),
-        "max-restarts": job.max_restarts,
-        "ranks-by": job.ranks_by,
-        # Slurm does not tell a node of the others', and of cards by another name not at all.
-        "gpus-per-node": _gpus_of_components(job) if job.node_starts_ranks else None,
-        "port": job.port,
-        "channels": job.channels_as,
-        "view": job.view,
-        "cache": job.cache,
-    }
-    words = [
-        f"--contract={job.contract}",
-        f"--name={job.name}",
-        f"--job-folder={job.folder}",
-        f"--code={job.code}",
-        *(f"--{name}={value}" for name, value in optional.items() if value is not None),
-        *(f"--input={channel.name}={channel.path}" for channel in job.inputs),
-        *(f"--output={channel.name}={channel.path}" for channel in job.outputs),
-        *as_options(job.network),
-        *(["--install-requirements"] if job.install_requirements else []),
-        *(f"--env={name}" for name in (*job.env, *job.keep)),
-    ]
-    yield from map(shell_word, words)
+    """Yield one line of options each, quoted: what the table says that ranks are told of."""
+    for option in options_of(JobOptions):
+        if "exec" in option.node and not option.into and option.job_field != "program":
+            yield from map(shell_word, _words(option, job))
+    yield from map(shell_word, as_options(job.network))
+    # Slurm does not tell a node of the others', and of cards by another name not at all.
+    if job.node_starts_ranks:
+        yield shell_word(f"--gpus-per-node={_gpus_of_components(job)}")
+
+
+def _words(option: Option, job: Job) -> Iterator[str]:
+    """Yield the words that make a job what it is in the matter of one option."""
+    value = job.said_by(option)
+    if option.kind == VARIABLES:  # their values are in the script already
+        yield from (f"{option.long}={name}" for name in (*job.env, *job.keep))
+    elif option.kind == CHANNELS:
+        yield from (f"{option.long}={channel.name}={channel.path}" for channel in value)
+    elif option.kind == FLAG:
+        yield from [option.long] if value else []
+    elif option.kind in REPEATED:
+        yield from (f"{option.long}={text}" for text in value or ())
+    elif value is not None and value != option.implied:
+        text = ":".join(map(str, value)) if isinstance(value, tuple) else value
+        yield f"{option.long}={text}"
 
 
 def _gpus_of_components(job: Job) -> str:

@@ -12,7 +12,7 @@ from slurm_adapter.cluster.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import VISIBLE_DEVICES
 from slurm_adapter.contracts import wanted_view
 from slurm_adapter.errors import ClusterUnfitError, printable
-from slurm_adapter.job.job import VIEWS
+from slurm_adapter.job.options import VIEWS
 from slurm_adapter.launch.snapshot import moved_to
 from slurm_adapter.launch.ssh.network import choose_network
 from slurm_adapter.network.addresses import is_loopback
@@ -192,35 +192,35 @@ def settle(plan: Plan, fleet: AgentFleet, *, only_try: bool = False) -> Plan:
     Raises:
         AdapterError: naming every node that cannot; the fleet has to be ended then.
     """
-    settled = plan
-    answers = _give(settled, fleet, only_try=only_try)
-    if any(one.wrapper or one.level != node.view for one, node in _with_nodes(answers, plan)):
-        for index, one in enumerate(answers):
-            settled = settled.with_node_view(index, one.level, one.wrapper)
-        answers = _give(settled, fleet, only_try=only_try)
-        for one, node in _with_nodes(answers, settled):
+    final = plan
+    answers = _give(plan, fleet, only_try=only_try)
+    for index, one in enumerate(answers):
+        final = final.with_node_view(index, one.level, one.wrapper)
+    if final is not plan:
+        answers = _give(final, fleet, only_try=only_try)
+        for one, node in zip(answers, final.cluster.nodes, strict=True):
             if one.level != node.view:
-                raise ClusterUnfitError(f"{node.name} tells now this of its view, now that")
+                raise ClusterUnfitError(f"{node.name} says now this, now that of its view")
     if only_try:
         for index, one in enumerate(answers):
-            settled = settled.filled(index, one.own_values)
-    return settled
+            final = final.filled(index, one.own_values)
+    return final
 
 
 def start(plan: Plan, fleet: AgentFleet) -> Plan:
-    """Settle a plan, and when all nodes are ready start all ranks; return it.
+    """Settle a plan, and when all nodes are ready start all ranks; return what they start by.
 
     Raises:
         AdapterError: naming every node that cannot; the fleet has to be ended then.
     """
-    settled = settle(plan, fleet)
+    final = settle(plan, fleet)
     fleet.run(
         [
             range(first, first + count)
             for first, count in zip(plan.first_ranks, plan.ranks_per_node, strict=True)
         ]
     )
-    return settled
+    return final
 
 
 @dataclass(frozen=True)
@@ -238,10 +238,6 @@ def _give(plan: Plan, fleet: AgentFleet, *, only_try: bool) -> list[_Readiness]:
     parts = map(plan.node, range(len(plan.cluster.nodes)))
     messages = [kind + part for part in pack_plans(parts)]
     return [_readiness(body) for body in fleet.ask(messages, framing.PLAN, framing.READY)]
-
-
-def _with_nodes(answers: Sequence[_Readiness], plan: Plan) -> Iterator[tuple[_Readiness, Node]]:
-    yield from zip(answers, plan.cluster.nodes, strict=True)
 
 
 def _readiness(body: bytes) -> _Readiness:

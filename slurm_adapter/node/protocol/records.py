@@ -12,6 +12,7 @@ import marshal
 from slurm_adapter.cluster.cluster import Node
 from slurm_adapter.contracts.place import Workers
 from slurm_adapter.job.job import Argv, Boot, Channel, Command, Job
+from slurm_adapter.job.options import JobOptions
 from slurm_adapter.plan import NodePlan, RankPlan
 from slurm_adapter.record import as_dict, changed_fields
 from slurm_adapter.setting import Hole, Removal, Setting, Word
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _RECORDS: dict[str, Any] = {
     one.__name__: one
     for one in (
-        *(Argv, Boot, Channel, Command, Job),
+        *(Argv, Boot, Channel, Command, Job, JobOptions),
         *(Hole, Node, Removal, Setting, Word, Workers),
     )
 }

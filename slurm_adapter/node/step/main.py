@@ -1,6 +1,6 @@
 """The node side's own small command line: `exec` and `env` inside a Slurm step.
 
-argparse, not the head's library: a rank starts in milliseconds, on a node with nothing installed.
+No library of the head's: a rank starts in milliseconds, on a node with nothing installed.
 """
 
 from __future__ import annotations
@@ -10,22 +10,24 @@ import sys
 
 from slurm_adapter.contracts import contract_of
 from slurm_adapter.errors import AdapterError, BadValueError, NotAStepError
+from slurm_adapter.job.options import ENV_FORMATS
 from slurm_adapter.node.job_files import working_directory
-from slurm_adapter.node.step.options import HelpFormatter, Parser, add_job_options, job_from
+from slurm_adapter.node.step.options import read_words, step_job, step_options
 from slurm_adapter.setting import MASK, is_secret
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping, Sequence
 
     from slurm_adapter.job.job import Job
+    from slurm_adapter.job.options import JobOptions
+    from slurm_adapter.node.step.step import Ready
 
 ACTIONS = {
     "exec": "Inside a Slurm step: set up this rank, then become its command.",
     "env": "Inside a Slurm step: print this rank's variables and the reason for each.",
 }
-FORMATS = ("table", "shell", "dotenv", "json")
+_NAME_WIDTH = 24
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,7 +55,12 @@ def _run(words: list[str]) -> int:
             f"Use one of: {', '.join(ACTIONS)}; slurm-adapter exec --help tells more.",
         )
     ours, command = _split(ours)
-    options, strays = _parser(action).parse_known_args(ours)
+    if {"-h", "--help"} & set(ours):
+        from slurm_adapter.output import write_stdout
+
+        write_stdout(_help(action))
+        return 0
+    options, own, strays = read_words(action, ours)
     if strays:
         from slurm_adapter.quoting import shell_words  # only for words
 
@@ -64,10 +71,10 @@ def _run(words: list[str]) -> int:
         )
     if action == "env" and not command and options.boot is None and options.command is None:
         command = ["true"]  # the variables do not depend on what would be run
-    job = job_from(options, command, working_directory())
+    job = step_job(options, own, command, working_directory())
     from slurm_adapter.node.step import step  # not needed where the options are wrong
 
-    environment = _environment(job, in_container=options.in_container)
+    environment = _environment(job, in_container=own.in_container)
     try:
         ready = step.plan_rank(job, environment, only_try=action == "env")
     except NotAStepError as error:
@@ -75,22 +82,26 @@ def _run(words: list[str]) -> int:
         raise NotAStepError(error.found, remedy) from error
     for warning in ready.warnings:
         print(f"slurm-adapter: warning: {warning}", file=sys.stderr)  # noqa: T201
-    if action == "exec" and job.node_starts_ranks:
+    if action == "env":
+        return _show(ready, environment, own.format)
+    if job.node_starts_ranks:
         from slurm_adapter.node.step.node_ranks import run_ranks
 
-        return run_ranks(ready, environment, log=options.log)
-    if action == "exec":
-        from slurm_adapter.node.step.become import become
+        return run_ranks(ready, environment, log=own.log)
+    from slurm_adapter.node.step.become import become
 
-        become(ready, environment, log=options.log)
+    return become(ready, environment, log=own.log)
+
+
+def _show(ready: Ready, environment: Mapping[str, str], form: str) -> int:
     from slurm_adapter.node.step.environment import render
     from slurm_adapter.output import write_stdout
 
     rank = ready.rank
-    if options.format != FORMATS[0]:  # for a shell or a program, which stays outside the view
+    if form != ENV_FORMATS[0]:  # for a shell or a program, which stays outside the view
         rank = ready.plan.with_view("off").rank(rank.rank, rank.node_index, rank.local_rank)
     network = None if ready.network is None else ready.network.row(rank.node.name)
-    write_stdout(render(options.format, rank, environment, network))
+    write_stdout(render(form, rank, environment, network))
     return 0
 
 
@@ -103,7 +114,7 @@ def _environment(job: Job, *, in_container: bool) -> Mapping[str, str]:
     return as_meant(os.environ, (*job.env, *job.keep))
 
 
-def _sorted_out(options: argparse.Namespace, ours: list[str], strays: list[str]) -> list[str]:
+def _sorted_out(options: JobOptions, ours: list[str], strays: list[str]) -> list[str]:
     """Return what was probably meant: our options, the boot file, `--`, the script's arguments."""
     kept = [word for word in ours if word not in strays]
     programless = options.boot is None and options.command is None
@@ -121,23 +132,22 @@ def _split(words: list[str]) -> tuple[list[str], list[str]]:
     return words[:position], words[position + 1 :]
 
 
-def _parser(action: str) -> argparse.ArgumentParser:
-    """Return the parser of one action (argparse's sub-parsers would build all of them)."""
-    parser = Parser(
-        prog=f"slurm-adapter {action}",
-        formatter_class=HelpFormatter,
-        allow_abbrev=False,
-        usage=f"srun ... slurm-adapter {action} [options] [--boot FILE] -- [arguments or COMMAND]",
-        description=ACTIONS[action],
-    )
-    if action == "env":
-        parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="%(default)s")
-    add_job_options(parser)
-    if action == "exec":
-        parser.add_argument(
-            "--log", action="store_true", help="write the output into the job's log folder"
-        )
-    return parser
+def _help(action: str) -> str:
+    """Return what `--help` prints: a line for each option, from the table."""
+    lines = [
+        f"usage: srun ... slurm-adapter {action} [options] [--boot FILE] -- [arguments or COMMAND]",
+        "",
+        ACTIONS[action],
+        "",
+        "options:",
+        "  -h, --help                show this and exit",
+    ]
+    for one in step_options(action).values():
+        spelled = f"{one.long} {one.metavar}".rstrip()
+        apart = [f"  {spelled}"] if len(spelled) > _NAME_WIDTH else []
+        first = "" if apart else spelled
+        lines += [*apart, f"  {first:{_NAME_WIDTH}}  {one.help}"]
+    return "\n".join(lines) + "\n"
 
 
 def _srun_line(remedy: str, job: Job, words: list[str]) -> str:

@@ -24,7 +24,7 @@ from slurm_adapter.remote.code import rsync_shell
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from slurm_adapter.remote.transport.port import Channel, Connection
+    from slurm_adapter.remote.transport.port import CommandChannel, Connection
 
 _CHUNK = 1 << 16
 _SLICE_S = 0.25
@@ -123,7 +123,7 @@ def _words(folder: str, destination: str, temporary: str, descriptor: int) -> li
 class _Pump:
     """Carries bytes between rsync here, behind two descriptors, and rsync there."""
 
-    def __init__(self, channel: Channel, source: int, sink: int) -> None:
+    def __init__(self, channel: CommandChannel, source: int, sink: int) -> None:
         self.sent = 0
         self._channel = channel
         self._source: int | None = source

@@ -13,7 +13,7 @@ from slurm_adapter.errors import (
     ClusterUnfitError,
     NodeListError,
 )
-from slurm_adapter.remote.transport.errors import ConnectError
+from slurm_adapter.remote.transport.connect_error import ConnectError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from slurm_adapter.cli.options import Given
-    from slurm_adapter.cluster.cluster import Node
+    from slurm_adapter.cluster import Node
     from slurm_adapter.job.job import Job
     from slurm_adapter.job.options import RunOptions, SshOptions
 

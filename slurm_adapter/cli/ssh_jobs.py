@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from slurm_adapter.cli.report import say
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.cluster.hostlist import fold_hostlist
 from slurm_adapter.errors import (
     NODE_LOST,

@@ -26,7 +26,7 @@ from slurm_adapter.show.lines import LogChoice
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from slurm_adapter.cluster.cluster import Node
+    from slurm_adapter.cluster import Node
     from slurm_adapter.job.job import Job
     from slurm_adapter.job.options import RunOptions, SshOptions
     from slurm_adapter.launch.ssh.records import Record

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from statistics import median
 
 from figure import Figure
-from slurm_adapter.node.ranks.events import Output
 
+from slurm_adapter.node.ranks.events import Output
 from slurm_adapter.show.lines import LinePrinter, rank_names
 from slurm_adapter.show.live import live_or_plain
 

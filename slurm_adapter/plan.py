@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from slurm_adapter.cluster.cluster import Run
+from slurm_adapter.cluster import Run
 from slurm_adapter.contracts import contract_of
 from slurm_adapter.contracts.place import (
     RankPlace,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
-    from slurm_adapter.cluster.cluster import Cluster, Node
+    from slurm_adapter.cluster import Cluster, Node
     from slurm_adapter.contracts.contract import Contract
     from slurm_adapter.job.job import Job
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.remote.transport import run
 from slurm_adapter.remote.transport.port import (
     RUN_LIMIT_S,

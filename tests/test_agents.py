@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from localconnection import LocalConnection, end_let_go
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.job.job import Command, Job
 from slurm_adapter.launch.ssh.fleet import AgentFleet, Timing
 from slurm_adapter.launch.ssh.start import look_around, start

@@ -16,7 +16,7 @@ import pytest
 
 from localconnection import LocalConnection, end_let_go
 from loopback import LoopbackSshd, why_no_sshd
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.remote.transport.connect_all import connect_all
 from slurm_adapter.remote.transport.port import (
     CommandChannel,

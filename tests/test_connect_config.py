@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopback import LoopbackSshd, why_no_sshd
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.errors import AdapterError, BadValueError
 from slurm_adapter.remote.transport.connect_all import connect_all
 from slurm_adapter.remote.transport.host_blocks import read_host_blocks

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from loopback import LoopbackSshd, closed_port, make_key, why_no_sshd
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.errors import ClusterUnfitError, report
 from slurm_adapter.remote.transport.connect_all import connect_all
 from slurm_adapter.remote.transport.port import Connection
@@ -236,7 +236,7 @@ def test_a_variable_names_the_config(sshd: LoopbackSshd, monkeypatch: pytest.Mon
 INTERRUPTED = """
 import signal, sys, threading
 from pathlib import Path
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.remote.transport.connect_all import connect_all
 
 opened = []

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopback import LoopbackSshd, make_key, public_part, why_no_sshd
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.remote.transport.algorithms import order_key_types
 from slurm_adapter.remote.transport.connect_all import connect_all
 from slurm_adapter.remote.transport.connect_error import ConnectError

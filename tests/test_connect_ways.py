@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from loopback import LoopbackSshd, closed_port, why_no_sshd
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.remote.transport.connect_all import connect_all
 from slurm_adapter.remote.transport.paramiko_hooks import Transport
 from slurm_adapter.remote.transport.port import CommandChannel, Connection

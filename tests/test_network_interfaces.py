@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from netspace import NetSpace, net_space, unavailable
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.job.job import Command, Job
 from slurm_adapter.launch.ssh.network import candidates

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from localconnection import LocalConnection, end_let_go
 from loopback import LoopbackSshd, why_no_sshd
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.errors import CLUSTER_UNFIT, BadValueError, ClusterUnfitError, report
 from slurm_adapter.node.agent import copy_lock
 from slurm_adapter.node.agent.code_copy import MARKER

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from slurm_adapter.cluster.cluster import Cluster, Node
+    from slurm_adapter.cluster import Cluster, Node
     from slurm_adapter.contracts.place import RankPlace
     from slurm_adapter.job.job import Job
     from slurm_adapter.setting import Removal, Setting, Word

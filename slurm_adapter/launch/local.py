@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from slurm_adapter.cluster.cluster import Cluster, Node, Run
+from slurm_adapter.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import VISIBLE_DEVICES, device_list
 from slurm_adapter.contracts import contract_of, wanted_view
 from slurm_adapter.errors import BadValueError, ClusterUnfitError

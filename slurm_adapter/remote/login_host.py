@@ -39,7 +39,7 @@ from slurm_adapter.remote.transport.port import ConnectionLostError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from slurm_adapter.cluster.cluster import Node
+    from slurm_adapter.cluster import Node
     from slurm_adapter.node.protocol.login_messages import LoginRequest
     from slurm_adapter.node.protocol.messages import Told
     from slurm_adapter.remote.transport.port import Connection

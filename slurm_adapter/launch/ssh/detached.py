@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.errors import NODE_LOST, AdapterError, ClusterUnfitError
 from slurm_adapter.launch.observer import Chunk
 from slurm_adapter.launch.records import End

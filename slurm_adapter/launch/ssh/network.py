@@ -19,7 +19,7 @@ from slurm_adapter.record import replace
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from slurm_adapter.cluster.cluster import Node
+    from slurm_adapter.cluster import Node
     from slurm_adapter.job.job import Job
     from slurm_adapter.launch.ssh.fleet import AgentFleet
     from slurm_adapter.network.choose import Choice

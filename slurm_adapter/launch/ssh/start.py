@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from slurm_adapter.cluster.cluster import Cluster, Node, Run
+from slurm_adapter.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import VISIBLE_DEVICES
 from slurm_adapter.contracts import wanted_view
 from slurm_adapter.errors import ClusterUnfitError, printable

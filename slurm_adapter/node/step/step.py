@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from slurm_adapter.cluster.cluster import Cluster, Node, Run
+from slurm_adapter.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import gpu_count, visible_devices
 from slurm_adapter.cluster.slurm import Step, read_step
 from slurm_adapter.contracts import wanted_view, with_exported_master

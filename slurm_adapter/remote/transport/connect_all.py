@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from slurm_adapter.cluster.cluster import Node
+    from slurm_adapter.cluster import Node
     from slurm_adapter.remote.transport.fabric_connection import FabricConnection
     from slurm_adapter.remote.transport.port import Connection
     from slurm_adapter.remote.transport.prompts import Terminal

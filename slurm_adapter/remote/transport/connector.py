@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from slurm_adapter.cluster.cluster import Node
+    from slurm_adapter.cluster import Node
     from slurm_adapter.remote.transport.ssh_settings import SshSettings
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import fabric
 
-    from slurm_adapter.cluster.cluster import Node
+    from slurm_adapter.cluster import Node
     from slurm_adapter.remote.transport.paramiko_hooks import Transport
     from slurm_adapter.remote.transport.port import Answer
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from slurm_adapter.errors import NODE_LOST, AdapterError, ClusterUnfitError
 
 if TYPE_CHECKING:
-    from slurm_adapter.cluster.cluster import Node
+    from slurm_adapter.cluster import Node
 
 RUN_LIMIT_S = 60.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.remote.transport.connect_error import ConnectError
 from slurm_adapter.remote.transport.ssh_config import check_host_name

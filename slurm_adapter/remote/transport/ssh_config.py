@@ -20,7 +20,7 @@ from slurm_adapter.remote.transport.ssh_settings import parse_options, read_sett
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from slurm_adapter.cluster.cluster import Node
+    from slurm_adapter.cluster import Node
     from slurm_adapter.remote.transport.host_blocks import HostBlocks
     from slurm_adapter.remote.transport.ssh_settings import SshSettings
 

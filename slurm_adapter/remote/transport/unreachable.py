@@ -18,7 +18,7 @@ from slurm_adapter.remote.transport.connect_error import ConnectError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from slurm_adapter.cluster.cluster import Node
+    from slurm_adapter.cluster import Node
 
 _SHOWN_REASONS = 5
 _SHOWN_NAMES = 5

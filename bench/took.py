@@ -27,16 +27,20 @@ def run(words: Sequence[str], environment: Mapping[str, str], output: Path) -> T
     """
     with output.open("wb") as file:
         begin = time.perf_counter()
-        process = subprocess.Popen(
+        with subprocess.Popen(
             words,
             env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-        )
-        _, status, used = os.wait4(process.pid, 0)
-        wall_s = time.perf_counter() - begin
-    process.returncode = os.waitstatus_to_exitcode(status)
+        ) as process:
+            try:
+                _, status, used = os.wait4(process.pid, 0)
+            except BaseException:  # interrupted: it must not run on
+                process.kill()
+                raise
+            wall_s = time.perf_counter() - begin
+            process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         said = output.read_text(errors="replace")[-500:]
         raise RuntimeError(f"{words[0]} ended with {process.returncode}: {said}")

@@ -10,27 +10,39 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from slurm_adapter.cluster.cluster import Cluster, Node, Run
+    from slurm_adapter.cluster import Cluster, Node, Run
     from slurm_adapter.cluster.hostlist import expand_hostlist, fold_hostlist
     from slurm_adapter.cluster.slurm import Step, read_step
     from slurm_adapter.config.hostfile import read_hosts
     from slurm_adapter.errors import AdapterError
     from slurm_adapter.job.component import HetComponent
     from slurm_adapter.job.flavor import Flavor, read_flavor
-    from slurm_adapter.job.job import Argv, Boot, Command, Job
+    from slurm_adapter.job.job import Argv, Boot, Channel, Command, Container, Job
+    from slurm_adapter.launch.batch.submit import submit
+    from slurm_adapter.launch.handle import JobHandle, JobState, LogLine, StopNotConfirmedError
+    from slurm_adapter.launch.jobs import find_job
+    from slurm_adapter.launch.local_job import launch_local
+    from slurm_adapter.launch.observer import Observer
+    from slurm_adapter.launch.ssh.launch import launch_ssh
     from slurm_adapter.plan import Plan, make_plan
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "cluster.cluster": ("Cluster", "Node", "Run"),
+    "cluster": ("Cluster", "Node", "Run"),
     "cluster.hostlist": ("expand_hostlist", "fold_hostlist"),
     "cluster.slurm": ("Step", "read_step"),
     "errors": ("AdapterError",),
     "job.flavor": ("Flavor", "read_flavor"),
     "config.hostfile": ("read_hosts",),
-    "job.job": ("Argv", "Boot", "Command", "Job"),
+    "job.job": ("Argv", "Boot", "Channel", "Command", "Container", "Job"),
     "job.component": ("HetComponent",),
+    "launch.batch.submit": ("submit",),
+    "launch.handle": ("JobHandle", "JobState", "LogLine", "StopNotConfirmedError"),
+    "launch.jobs": ("find_job",),
+    "launch.local_job": ("launch_local",),
+    "launch.observer": ("Observer",),
+    "launch.ssh.launch": ("launch_ssh",),
     "plan": ("Plan", "make_plan"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -39,22 +51,33 @@ __all__ = [
     "AdapterError",
     "Argv",
     "Boot",
+    "Channel",
     "Cluster",
     "Command",
+    "Container",
     "Flavor",
     "HetComponent",
     "Job",
+    "JobHandle",
+    "JobState",
+    "LogLine",
     "Node",
+    "Observer",
     "Plan",
     "Run",
     "Step",
+    "StopNotConfirmedError",
     "__version__",
     "expand_hostlist",
+    "find_job",
     "fold_hostlist",
+    "launch_local",
+    "launch_ssh",
     "make_plan",
     "read_flavor",
     "read_hosts",
     "read_step",
+    "submit",
 ]
 
 

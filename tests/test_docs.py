@@ -1,6 +1,7 @@
 """What the README, the pages and the scripts in the project show is what the program does."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -13,10 +14,10 @@ from commandline import adapter
 from conftest import ADAPTER, PROJECT
 from slurm_adapter.job.option import options_of
 from slurm_adapter.job.options import CLASSES
-from slurm_adapter.launch.batch.records import BatchRecord, keep
-from slurm_adapter.launch.batch.records import state_folder as batch_folder
-from slurm_adapter.launch.ssh.records import Host, JobRecord, Record, head_name, state_folder
+from slurm_adapter.launch.records import End, SlurmRecord, SshHost, SshRecord
+from slurm_adapter.launch.store import SshEntry, Store
 from slurm_adapter.node.agent import leftovers, run_folder
+from slurm_adapter.node.system.identity import identity
 from slurm_adapter.remote.code.files import LIMITS
 from slurm_adapter.remote.transport.connect_all import OPENINGS
 from slurm_adapter.remote.transport.ssh_settings import ALIVE_INTERVAL_S, CONNECT_TIMEOUT_S
@@ -80,13 +81,14 @@ def test_every_start_that_is_shown_is_understood(page: str, command: str, tmp_pa
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
     """Give records of two jobs that have ended."""
-    record = Record(state_folder({"XDG_STATE_HOME": str(tmp_path)}) / "ssh-1")
-    record.folder.mkdir(parents=True)
-    hosts = (Host("gpu01", None, None, None, "python", 0, 1),)
-    record.write(JobRecord("train", "run", hosts, 0.0, False, 10.0, 30.0, head_name()))  # noqa: FBT003
-    record.rank_file(0).write_text("epoch 1\n")
-    record.end(0, "done", print)
-    job = BatchRecord(
+    store = Store({"XDG_STATE_HOME": str(tmp_path)})
+    entry = store.new_ssh()
+    hosts = (SshHost("gpu01", None, None, None, "python", 0, 1),)
+    head = identity(os.getpid())
+    entry.write(SshRecord("train", "run", hosts, 0.0, False, 10.0, 30.0, head))  # noqa: FBT003
+    entry.rank_file(0).write_text("epoch 1\n")
+    entry.end(End(0, "done"), print)
+    job = SlurmRecord(
         job_id="4711",
         cluster="",
         name="train",
@@ -99,7 +101,7 @@ def state(tmp_path: Path) -> Path:
         state="COMPLETED",
         status=0,
     )
-    keep(batch_folder({"XDG_STATE_HOME": str(tmp_path)}), job, print)
+    store.keep(job, print)
     return tmp_path
 
 
@@ -140,10 +142,10 @@ def test_files_that_the_page_on_ssh_names_are_the_ones(
 ) -> None:
     monkeypatch.setenv("HOME", "/~")
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    record = Record(state_folder({}) / "ssh-N")
+    entry = SshEntry(Store({}).ssh_folder / "ssh-N")
     mark = leftovers._folder()  # noqa: SLF001 - nobody else needs it
     run = Path(run_folder.RunFolder("RUN", 0).path).parents[1]
-    for path in (record.folder, f"{record.folder}/rank-R.log", run, mark):
+    for path in (entry.folder, f"{entry.folder}/rank-R.log", run, mark):
         assert f"`{path}`".replace("/~", "~") in SSH
 
 

@@ -3,40 +3,30 @@
 import dataclasses
 import os
 import resource
-import shutil
-import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from slurm_adapter.cli.background import run_in_background
 from slurm_adapter.cli.jobs import list_jobs
-from slurm_adapter.errors import ClusterUnfitError
-from slurm_adapter.launch.ssh.records import (
-    Host,
-    JobRecord,
-    Record,
-    head_lives,
-    head_name,
-    new_record,
-    remove_old,
-    state_folder,
-)
+from slurm_adapter.errors import BadValueError, ClusterUnfitError
+from slurm_adapter.launch.records import End, SlurmRecord, SshHost, SshRecord
+from slurm_adapter.launch.store import SshEntry, Store
 from slurm_adapter.node.system.identity import identity, lives
+from testbed.child import Child
 
 MONTH_S = 31 * 86_400
-HOSTS = (Host("n1", None, None, None, "python3", 0, 1),)
-JOB = JobRecord("train", "run", HOSTS, 0.0, False, 10.0, 30.0, head_name())  # noqa: FBT003
+HOSTS = (SshHost("n1", None, None, None, "python3", 0, 1),)
+JOB = SshRecord("train", "run", HOSTS, 0.0, False, 10.0, 30.0, identity(os.getpid()))  # noqa: FBT003
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Give where records are."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    return state_folder(os.environ)
+    return Store()
 
 
 @contextmanager
@@ -52,10 +42,9 @@ def full_disk() -> Iterator[None]:
 
 def dead_head() -> str:
     """Return the words for a process that has ended."""
-    child = subprocess.Popen(["/bin/sleep", "1000"])
-    words = identity(child.pid)
-    child.kill()
-    child.wait()
+    with Child(["/bin/sleep", "1000"]) as child:
+        words = identity(child.pid)
+        child.kill()
     return words
 
 
@@ -80,53 +69,55 @@ class TestAProcess:
         assert not lives(f"{os.uname().nodename}/broken")
 
     def test_does_not_live_as_a_zombie(self) -> None:
-        with subprocess.Popen(["/bin/sleep", "1000"]) as child:
+        with Child(["/bin/sleep", "1000"]) as child:
             words = identity(child.pid)
-            assert head_lives(words) is True
+            assert lives(words) is True
             child.kill()
             os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-            assert head_lives(words) is False
+            assert lives(words) is False
 
 
 class TestAFullDisk:
-    def test_stops_the_start(self, folder: Path) -> None:
-        record = new_record(folder)
+    def test_stops_the_start(self, store: Store) -> None:
+        record = store.new_ssh()
         with full_disk(), pytest.raises(ClusterUnfitError) as raised:
             record.write(JOB)
-        assert raised.value.found.startswith(f"the job's record cannot be kept in {folder}/ssh-1: ")
+        assert raised.value.found.startswith(
+            f"the job's record cannot be kept in {store.ssh_folder}/ssh-1: "
+        )
         assert "Make room there, or name another place with XDG_STATE_HOME." in str(raised.value)
-        assert not list(folder.iterdir())
+        assert not list(store.ssh_folder.iterdir())
 
-    def test_changes_nothing_about_an_end(self, folder: Path) -> None:
-        record = new_record(folder)
+    def test_changes_nothing_about_an_end(self, store: Store) -> None:
+        record = store.new_ssh()
         record.write(JOB)
         said: list[str] = []
         with full_disk():
-            record.end(0, "done", said.append)
+            record.end(End(0, "done"), said.append)
         assert said == [
-            f"warning: how ssh-1 ended cannot be kept in {folder}/ssh-1: File too large"
+            f"warning: how ssh-1 ended cannot be kept in {store.ssh_folder}/ssh-1: File too large"
         ]
         assert record.ended() is None
         assert [path.name for path in record.folder.iterdir()] == ["job.json"]
 
 
 class TestAnOldRecord:
-    def test_is_removed_a_month_after_the_end(self, folder: Path) -> None:
-        records = [new_record(folder) for _ in range(2)]
+    def test_is_removed_a_month_after_the_end(self, store: Store) -> None:
+        records = [store.new_ssh() for _ in range(2)]
         for record in records:
             record.write(JOB)
-            record.end(0, "done", unwanted)
+            record.end(End(0, "done"), unwanted)
         age(records[0].folder / "end.json")
-        remove_old(folder, unwanted)
-        assert [path.name for path in folder.iterdir()] == ["ssh-2"]
+        store.remove_old_ssh(unwanted)
+        assert [path.name for path in store.ssh_folder.iterdir()] == ["ssh-2"]
 
-    def test_of_a_job_whose_head_was_killed_is_removed_in_time(self, folder: Path) -> None:
-        record = new_record(folder)
+    def test_of_a_job_whose_head_was_killed_is_removed_in_time(self, store: Store) -> None:
+        record = store.new_ssh()
         record.write(dataclasses.replace(JOB, head=dead_head()))
-        remove_old(folder, unwanted)
-        assert record.ended() == (4, "its head was killed")
+        store.remove_old_ssh(unwanted)
+        assert record.ended() == End(4, "its head was killed")
         age(record.folder / "end.json")
-        remove_old(folder, unwanted)
+        store.remove_old_ssh(unwanted)
         assert not record.folder.exists()
 
     @pytest.mark.parametrize(
@@ -140,26 +131,26 @@ class TestAnOldRecord:
             ),
         ],
     )
-    def test_of_a_job_that_may_run_is_kept(self, folder: Path, job: JobRecord) -> None:
-        record = new_record(folder)
+    def test_of_a_job_that_may_run_is_kept(self, store: Store, job: SshRecord) -> None:
+        record = store.new_ssh()
         record.write(job)
         age(record.folder / "job.json")
         age(record.folder)
-        remove_old(folder, unwanted)
+        store.remove_old_ssh(unwanted)
         assert (record.ended(), record.read()) == (None, job)
 
-    def test_that_was_never_written_is_removed(self, folder: Path) -> None:
-        age(new_record(folder).folder)
-        new_record(folder)
-        remove_old(folder, unwanted)
-        assert [path.name for path in folder.iterdir()] == ["ssh-2"]
+    def test_that_was_never_written_is_removed(self, store: Store) -> None:
+        age(store.new_ssh().folder)
+        store.new_ssh()
+        store.remove_old_ssh(unwanted)
+        assert [path.name for path in store.ssh_folder.iterdir()] == ["ssh-2"]
 
 
 class TestTheListOfJobs:
     def test_names_what_it_cannot_read(
-        self, folder: Path, capfd: pytest.CaptureFixture[str]
+        self, store: Store, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        records = [new_record(folder) for _ in range(4)]
+        records = [store.new_ssh() for _ in range(4)]
         for record in records[:3]:
             record.write(JOB)
         change(records[1], '"schema": 1', '"schema": 2, "more": 1')
@@ -171,35 +162,57 @@ class TestTheListOfJobs:
         assert "its record cannot be read" in shown[3]
 
 
-def change(record: Record, old: str, new: str) -> None:
+def change(record: SshEntry, old: str, new: str) -> None:
     """Change what stands in a record."""
     path = record.folder / "job.json"
     path.write_text(path.read_text().replace(old, new))
 
 
-class TestTheBackground:
-    """Nothing that goes wrong there is passed over."""
+class TestAJobOfSlurm:
+    """As version 0.1 wrote it, and as it is found."""
 
-    def test_names_a_disk_that_is_full(
-        self, folder: Path, capfd: pytest.CaptureFixture[str]
-    ) -> None:
-        def start(begun: Callable[[Record], None]) -> int:
-            record = new_record(folder)
-            shutil.rmtree(record.folder)
-            begun(record)
-            return 0
+    JOB = SlurmRecord("4711", "", "train", "/none", "", 2, 2, node_logs=True, submitted_s=0.0)
 
-        assert run_in_background(start) == 3
-        assert capfd.readouterr() == (
-            "",
-            f"slurm-adapter: this process cannot go on: {folder}/ssh-1/head.log: No such file or"
-            " directory\n  Make room there, or permit it; slurm-adapter jobs tells whether the"
-            " job runs by now.\n",
+    def test_is_found_by_what_tells_it_from_others(self, store: Store) -> None:
+        store.keep(self.JOB, unwanted)
+        assert store.find_slurm("4711") == self.JOB
+        there = dataclasses.replace(self.JOB, login="ada@login1")
+        store.keep(there, unwanted)
+        assert store.find_slurm("4711@ada@login1") == there
+        assert store.find_slurm("4711@here") == self.JOB
+        with pytest.raises(BadValueError, match="two clusters have a job 4711"):
+            store.find_slurm("4711")
+        with pytest.raises(BadValueError, match="job 47 was not submitted"):
+            store.find_slurm("47")
+
+    def test_is_kept_for_its_owner_alone(self, store: Store) -> None:
+        store.keep(self.JOB, unwanted)
+        (path,) = store.slurm_folder.iterdir()
+        assert (path.name, path.stat().st_mode & 0o777) == ("4711.json", 0o600)
+        assert store.slurm_folder.stat().st_mode & 0o777 == 0o700
+
+    def test_keeps_what_another_process_has_found_out(self, store: Store) -> None:
+        store.keep(dataclasses.replace(self.JOB, snapshot="/copy"), unwanted)
+        ended = store.note_end(self.JOB, "COMPLETED", 0, unwanted)
+        assert ended == store.find_slurm("4711")
+        assert (ended.snapshot, ended.state) == ("/copy", "COMPLETED")
+
+    def test_is_removed_a_month_after_its_end(self, store: Store) -> None:
+        for number in ("1", "2"):
+            store.keep(dataclasses.replace(self.JOB, job_id=number), unwanted)
+        store.note_end(store.find_slurm("1"), "FAILED", 1, unwanted)
+        for path in store.slurm_folder.iterdir():
+            age(path)
+        store.remove_old_slurm()
+        assert [one.job_id for one in store.slurm_records()] == ["2"]
+
+    def test_of_an_earlier_version_is_read(self, store: Store) -> None:
+        store.slurm_folder.mkdir(parents=True)
+        (store.slurm_folder / "12.json").write_text(
+            '{"schema": 1, "job_id": "12", "cluster": "", "name": "t", "folder": "/f", "log": "/l",'
+            ' "nodes": 1, "ranks": 1, "node_logs": true, "submitted_s": 1.0, "then": ["13"]}'
         )
-
-    def test_shows_what_nobody_thought_of(self, capfd: pytest.CaptureFixture[str]) -> None:
-        def start(begun: Callable[[Record], None]) -> int:
-            raise RuntimeError(f"what is {begun.__name__}?")
-
-        assert run_in_background(start) == 1
-        assert "RuntimeError: what is begun?" in capfd.readouterr().err
+        assert store.find_slurm("12").then == ("13",)
+        folder = store.new_ssh().folder
+        (folder / "end.json").write_text('{"status": 7, "words": "rank 1 failed", "at": 1.0}')
+        assert SshEntry(folder).ended() == End(7, "rank 1 failed")

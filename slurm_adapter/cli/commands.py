@@ -55,7 +55,7 @@ def local(given: Given, run: RunOptions) -> int:
 def jobs(own: JobsOptions) -> int:
     """List the jobs started from here, by Slurm and over SSH."""
     if own.clean:
-        from slurm_adapter.cli.slurm_jobs import remove_snapshots
+        from slurm_adapter.cli.jobs import remove_snapshots
 
         return remove_snapshots()
     from slurm_adapter.cli.jobs import list_jobs

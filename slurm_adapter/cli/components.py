@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from slurm_adapter.job.flavor import Flavor
-    from slurm_adapter.job.job import Job
 
 _EXAMPLE = "--part 'nodes=1 gpus-per-node=2 partition=other'"
 _KINDS = {one.name: one.kind for one in options_of(ComponentOptions) if one.kind != SBATCH}
@@ -96,12 +95,3 @@ def flavor_for(text: str, nodes: int, how: str) -> Flavor:
             f"Give {how}{flavor.most_nodes} or another flavor.",
         )
     return flavor
-
-
-def refuse_components(job: Job, command: str) -> None:
-    """Refuse components where nothing but Slurm makes of them what they say."""
-    if job.components:
-        raise BadValueError(
-            f"[[parts]] are nodes that Slurm is asked for, and {command} asks for none",
-            "Use slurm-adapter sbatch, or a job file without [[parts]].",
-        )

@@ -130,7 +130,7 @@ class Job:
     """The interpreter: a path, or a name looked up in the job's PATH."""
     port: int | None = None
     view: str | None = None
-    """The surroundings a rank gets: `full`, `hosts` or `off`; None: what its contract is used to,
+    """The view a rank gets: `full`, `hosts` or `off`; None: what its contract is used to,
     or less where a node does not allow it."""
     cache: str | None = None
     """A directory of each node to show as /cache; variables in it are put in there. None: one in

@@ -19,7 +19,7 @@ from hashlib import blake2b
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
-import slurm_adapter
+from slurm_adapter import errors
 
 _ROOMS = ("node", "contracts", "cluster", "network", "job")
 _FILES = ("plan", "quoting", "setting", "output", "record", "record_help", "paths", "errors")
@@ -94,7 +94,7 @@ def agent_files() -> AgentFiles:
 
 def _sources() -> dict[str, bytes]:
     """Return the text of each module by its name in the archive."""
-    root = Path(slurm_adapter.__file__).parent
+    root = Path(errors.__file__).parent
     rooms = [path for room in _ROOMS for path in sorted((root / room).rglob("*.py"))]
     paths = [root / "__init__.py", *(root / f"{name}.py" for name in _FILES), *rooms]
     return {f"slurm_adapter/{path.relative_to(root)}": path.read_bytes() for path in paths}
@@ -187,6 +187,11 @@ def _first_lines(sources: dict[str, bytes], agent_code: bytes, archive: bytes) -
 
 
 def interpreter_words(python: str, run: str) -> list[str]:
-    """Return the command of an agent: nothing in it but what it is (lists of processes show it)."""
+    """Return the command of an agent that a given interpreter runs."""
+    return ["exec", python, *agent_words(run)]
+
+
+def agent_words(run: str) -> list[str]:
+    """Return what its interpreter gets: only what it is, for lists of processes show it."""
     code = 'exec(open(0,"rb",0,closefd=False).readline())'
-    return ["exec", python, "-I", "-S", "-c", code, "slurm-adapter", "agent", run]
+    return ["-I", "-S", "-c", code, "slurm-adapter", "agent", run]

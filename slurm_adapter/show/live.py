@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    from slurm_adapter.launch.observer import NodeState
     from slurm_adapter.node.ranks.events import Event
     from slurm_adapter.show.lines import Streams
-    from slurm_adapter.show.progress import NodeState
+
 
 _FIRST_S = 0.5
 """A job that is over by then was never worth a panel."""

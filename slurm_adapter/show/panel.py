@@ -19,7 +19,8 @@ from slurm_adapter.show.harmless import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from slurm_adapter.show.progress import NodeProgress, NodeState, Progress
+    from slurm_adapter.launch.observer import NodeState
+    from slurm_adapter.show.progress import NodeProgress, Progress
 
 _STYLES: dict[NodeState, str] = {
     "lost": "bold red",

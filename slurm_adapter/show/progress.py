@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from slurm_adapter.node.ranks.events import Ended, Lost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from slurm_adapter.launch.observer import NodeState
     from slurm_adapter.node.ranks.events import Event, Output
 
-NodeState = Literal["connecting", "looking", "starting", "running", "ending", "gone", "lost"]
 _LONGEST_LINE = 2048
 """Bytes kept of a node's last line: wider than any terminal."""
 

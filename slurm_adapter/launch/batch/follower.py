@@ -15,12 +15,13 @@ from slurm_adapter.contracts.place import NODE_LOGS
 from slurm_adapter.launch.batch import states
 from slurm_adapter.launch.batch.states import AwayError, BatchState
 from slurm_adapter.launch.batch.tail import Tail
+from slurm_adapter.launch.observer import Chunk
 from slurm_adapter.node.step.finish import START
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from slurm_adapter.launch.batch.records import BatchRecord
+    from slurm_adapter.launch.records import SlurmRecord
     from slurm_adapter.remote.submit_host import SubmitHost
 
 _LOOK_S = 0.25
@@ -39,16 +40,15 @@ class Follower:
     Args:
         submit_host: where its files lie and Slurm is asked.
         record: the job.
-        show: gets (node index, lines) of a node's own file; None in the place of the index for
-            the job's log.
+        show: gets lines of a node's own file, its index as rank, and of the job's log.
         say: gets what is to be told, a line each.
     """
 
     def __init__(
         self,
         submit_host: SubmitHost,
-        record: BatchRecord,
-        show: Callable[[int | None, bytes], None],
+        record: SlurmRecord,
+        show: Callable[[Chunk], None],
         say: Callable[[str], None],
     ) -> None:
         self._submit_host, self._record, self._show, self._say = submit_host, record, show, say
@@ -56,7 +56,7 @@ class Follower:
         """Nodes that were lost, as srun tells in the job's log."""
         self._log = Tail(record.log) if record.log else None
         self._nodes: dict[int | None, Tail] = {}
-        self._told = ""
+        self._said = ""
         self._away = False
         self._due_s = 0.0
         self._interval_s = _FIRST_ASK_S
@@ -85,7 +85,7 @@ class Follower:
                 self._heed(lines)
             elif _ENDED.search(lines):
                 self._soon()
-            self._show(index, lines)
+            self._show(Chunk(index, lines))
         return bool(found)
 
     def _read(
@@ -116,7 +116,7 @@ class Follower:
         """Show what a run before the one that has begun has left."""
         while rest := self._read(self._nodes, last=True):
             for index, lines in rest:
-                self._show(index, lines)
+                self._show(Chunk(index, lines))
 
     def _soon(self) -> None:
         self._interval_s, self._due_s = _FIRST_ASK_S, time.monotonic() + _LOOK_S
@@ -145,9 +145,9 @@ class Follower:
         return state
 
     def _tell(self, state: BatchState) -> None:
-        words = told(state)
-        if words and words != self._told:
-            self._told = words
+        words = words_for(state)
+        if words and words != self._said:
+            self._said = words
             self._interval_s = _FIRST_ASK_S
             self._say(words)
 
@@ -163,7 +163,7 @@ class Follower:
         self.look(last=True)
 
 
-def told(state: BatchState) -> str:
+def words_for(state: BatchState) -> str:
     """Return words for how a job is; empty for what nobody needs to be told."""
     if state.waits:
         why = f": {state.reason}" if state.reason else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from slurm_adapter.errors import ending_signal
 from slurm_adapter.node.ranks.events import Ended, Lost, Output
 
 TYPE_CHECKING = False
@@ -65,7 +66,7 @@ class FirstFailure:
 
     def _followed(self, failure: Failure) -> bool:
         """Say whether a rank died of another's death, by its own words; a signal is its own."""
-        if isinstance(failure, Lost) or failure.status > 128:  # noqa: PLR2004
+        if isinstance(failure, Lost) or ending_signal(failure.status):
             return False
         return _LOST_PEER.search(self._tails.get(failure.rank, b"")) is not None
 

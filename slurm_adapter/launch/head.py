@@ -15,7 +15,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 from slurm_adapter import errors
-from slurm_adapter.errors import AdapterError
+from slurm_adapter.errors import AdapterError, exit_status
 from slurm_adapter.launch.records import End
 
 if TYPE_CHECKING:
@@ -107,8 +107,7 @@ class Head:
         self._process.wait()
 
     def _status(self) -> int:
-        code = self._process.wait()
-        return code if code >= 0 else 128 - code
+        return exit_status(self._process.wait())
 
     def _take(self, word: str, values: list[Any]) -> None:
         if word == "error":

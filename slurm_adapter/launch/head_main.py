@@ -53,7 +53,7 @@ def main(channel: socket.socket) -> int:
     signal.signal(signal.SIGINT, lambda *_: None)  # the terminal has sent it to both
     if kind == "local":
         return _attend(channel, begun, child, request)
-    return 0 if os.read(begun, 1) else _status(child)
+    return 0 if os.read(begun, 1) else processes.wait_for(child)
 
 
 def _request(channel: socket.socket) -> bytes:
@@ -76,7 +76,7 @@ def _attend(channel: socket.socket, over: int, child: int, request: HeadRequest)
     ready, _, _ = select.select([channel.fileno(), over], [], [])
     if over not in ready:
         _send(child, signal.SIGTERM)
-    status = _status(child)
+    status = processes.wait_for(child)
     if not _is_there(channel):
         shutil.rmtree(request.folder, ignore_errors=True)
     return status
@@ -87,11 +87,6 @@ def _is_there(channel: socket.socket) -> bool:
     held = select.poll()
     held.register(channel, 0)
     return not any(what & select.POLLHUP for _, what in held.poll(0))
-
-
-def _status(child: int) -> int:
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return code if code >= 0 else 128 - code
 
 
 def _send(child: int, number: int) -> None:

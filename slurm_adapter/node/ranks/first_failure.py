@@ -61,7 +61,7 @@ class FirstFailure:
         return any(not self._followed(one) for one in self._failures)
 
     def first(self) -> Failure:
-        """Return the failure to blame: the earliest that was not the loss of a peer."""
+        """Return the cause of the others: the earliest that was not the loss of a peer."""
         return min(self._failures, key=lambda one: (self._followed(one), one.at_s))
 
     def _followed(self, failure: Failure) -> bool:

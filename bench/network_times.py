@@ -59,9 +59,9 @@ def main() -> None:
 def _decide(peers: dict[str, str], sysfs: str) -> None:
     """Do what a node of a step does, from its peers' addresses to the settings."""
     interfaces, ports = read_interfaces(None), read_ports(sysfs)
-    way, _ = route_toward("n1", peers, "n2", interfaces)
+    route, _ = route_toward("n1", peers, "n2", interfaces)
     nccl = NcclVersion((2, 20, 5), "assumed")
-    choose("n1", way, interfaces, {}, rdma_chooser("n1", ports, {}, {}, lambda: nccl))
+    choose("n1", route, interfaces, {}, rdma_chooser("n1", ports, {}, {}, lambda: nccl))
 
 
 def _time_s(call: Callable[[], object]) -> float:

@@ -17,6 +17,7 @@ from hostsfile import hosts_figures
 from loglines import log_figures
 from network import network_figures
 from nodelists import hostlist_figures
+from printing import printing_figures
 from reduce import reduce_figures
 from ssh import ssh_figures
 from start import start_figures
@@ -36,7 +37,7 @@ def main() -> int:
     options = parser.parse_args()
     parts = [
         *(start_figures, hostlist_figures, hosts_figures, reduce_figures, network_figures),
-        *(ssh_figures, log_figures, fault_figures),
+        *(ssh_figures, log_figures, printing_figures, fault_figures),
     ]
     figures = [figure for part in parts for figure in part()]
     table = "\n".join([Figure.HEADER, *(figure.row() for figure in figures)])

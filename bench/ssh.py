@@ -4,8 +4,8 @@ import sys
 from statistics import median
 
 from figure import Figure
+from rusage import Usage
 from sshhosts import CLUSH, GROUP, OURS, PDSH, PYTHON, Hosts, installed, unavailable
-from took import Took
 
 COUNT = 250
 _RUNS, _RUNS_OF_SLOW_PEERS = 7, 2
@@ -22,7 +22,7 @@ def ssh_figures(count: int = COUNT) -> list[Figure]:
         sys.stderr.write(f"no figures of jobs over SSH: {reason}\n")
         return []
     slow_peers = installed(PDSH, CLUSH)
-    seen: dict[str, list[Took]] = {who: [] for who in (OURS, GROUP, *slow_peers)}
+    seen: dict[str, list[Usage]] = {who: [] for who in (OURS, GROUP, *slow_peers)}
     with Hosts.start(count) as hosts:
         hosts.run(OURS, ":")  # from now on the agent's archive is there
         for run in range(_RUNS):
@@ -37,7 +37,7 @@ def ssh_figures(count: int = COUNT) -> list[Figure]:
     ]
 
 
-def _beside_group(count: int, seen: dict[str, list[Took]]) -> Figure:
+def _beside_group(count: int, seen: dict[str, list[Usage]]) -> Figure:
     ratio = _ratio(seen[OURS], seen[GROUP])
     return Figure(
         f"start of {count} ranks on {count} SSH hosts, to the end of all",
@@ -49,7 +49,7 @@ def _beside_group(count: int, seen: dict[str, list[Took]]) -> Figure:
     )
 
 
-def _beside_slow(count: int, seen: dict[str, list[Took]], peer: str) -> Figure:
+def _beside_slow(count: int, seen: dict[str, list[Usage]], peer: str) -> Figure:
     faster = 1 / _ratio(seen[OURS], seen[peer])
     return Figure(
         f"the same beside {peer}",
@@ -61,7 +61,7 @@ def _beside_slow(count: int, seen: dict[str, list[Took]], peer: str) -> Figure:
     )
 
 
-def _cpu(count: int, seen: dict[str, list[Took]]) -> Figure:
+def _cpu(count: int, seen: dict[str, list[Usage]]) -> Figure:
     ours, group = (median(one.cpu_s for one in seen[who]) * 1000 / count for who in (OURS, GROUP))
     return Figure(
         "the head's CPU for each of these hosts",
@@ -73,7 +73,7 @@ def _cpu(count: int, seen: dict[str, list[Took]]) -> Figure:
     )
 
 
-def _memory(count: int, seen: dict[str, list[Took]]) -> Figure:
+def _memory(count: int, seen: dict[str, list[Usage]]) -> Figure:
     ours, group = (max(one.peak_mb for one in seen[who]) for who in (OURS, GROUP))
     return Figure(
         f"the head's memory with {count} hosts, the most of all runs",
@@ -85,10 +85,10 @@ def _memory(count: int, seen: dict[str, list[Took]]) -> Figure:
     )
 
 
-def _wall_s(took: list[Took]) -> float:
+def _wall_s(took: list[Usage]) -> float:
     return median(one.wall_s for one in took)
 
 
-def _ratio(ours: list[Took], theirs: list[Took]) -> float:
+def _ratio(ours: list[Usage], theirs: list[Usage]) -> float:
     """Return the median of what ours took to what theirs did in the same round."""
     return median(our.wall_s / their.wall_s for our, their in zip(ours, theirs, strict=False))

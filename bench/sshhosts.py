@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import took
-from took import Took
+import rusage
+from rusage import Usage
 
 PROJECT = Path(__file__).parents[1]
 sys.path.insert(0, str(PROJECT / "tests"))
@@ -55,10 +55,10 @@ class Hosts:
         """Where the last command's output is."""
         return self.folder / "output"
 
-    def run(self, who: str, command: str) -> Took:
+    def run(self, who: str, command: str) -> Usage:
         """Run a command line on all hosts at once."""
         words, environment = self._command(who, command)
-        return took.run(words, environment, self.output)
+        return rusage.run(words, environment, self.output)
 
     def _command(self, who: str, command: str) -> tuple[list[str], Mapping[str, str]]:
         names = self.many.names

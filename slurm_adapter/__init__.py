@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from slurm_adapter.cluster.cluster import Cluster, Node, Run
+    from slurm_adapter.cluster import Cluster, Node, Run
     from slurm_adapter.cluster.hostlist import expand_hostlist, fold_hostlist
     from slurm_adapter.cluster.slurm import Step, read_step
     from slurm_adapter.config.hostfile import read_hosts
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "cluster.cluster": ("Cluster", "Node", "Run"),
+    "cluster": ("Cluster", "Node", "Run"),
     "cluster.hostlist": ("expand_hostlist", "fold_hostlist"),
     "cluster.slurm": ("Step", "read_step"),
     "errors": ("AdapterError",),

@@ -1,6 +1,6 @@
-"""Every error this project raises on purpose, a class for each kind of remedy.
+"""Every error this project raises on purpose, a class for each kind of remedy; and exit statuses.
 
-Raised where the fact is known, printed in one place (`report`), never with a traceback.
+Errors are raised where the fact is known, printed in one place (`report`), never with a traceback.
 """
 
 from __future__ import annotations
@@ -8,6 +8,22 @@ from __future__ import annotations
 WRONG_USE = 2
 CLUSTER_UNFIT = 3
 NODE_LOST = 4
+_SIGNALLED = 128
+
+
+def signal_status(number: int) -> int:
+    """Return the exit status that stands for the end by a signal, as a shell has it: 128 + N."""
+    return _SIGNALLED + number
+
+
+def ending_signal(status: int) -> int:
+    """Return the number of the signal that an exit status stands for, 0 where it does for none."""
+    return max(0, status - _SIGNALLED)
+
+
+def exit_status(code: int) -> int:
+    """Return how a process ended as a shell has it; `code` is as Python has it, -N for signal N."""
+    return code if code >= 0 else signal_status(-code)
 
 
 class AdapterError(Exception):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from slurm_adapter.cluster.cluster import Run
+from slurm_adapter.cluster import Run
 from slurm_adapter.contracts import contract_of
 from slurm_adapter.contracts.place import (
     RankPlace,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
-    from slurm_adapter.cluster.cluster import Cluster, Node
+    from slurm_adapter.cluster import Cluster, Node
     from slurm_adapter.contracts.contract import Contract
     from slurm_adapter.job.job import Job
 
@@ -250,15 +250,15 @@ class Plan:
         )
 
     def with_view(self, level: str) -> Plan:
-        """Return this plan with the same surroundings on all nodes."""
+        """Return this plan with the same view on all nodes."""
         if all(node.view == level for node in self.cluster.nodes):
             return self
         nodes = tuple(replace(node, view=level) for node in self.cluster.nodes)
         cluster = replace(self.cluster, nodes=nodes)
         return replace(self, cluster=cluster, warnings=_warnings(self.job, cluster, self.contract))
 
-    def with_surroundings(self, node_index: int, level: str, wrapper: str = "") -> Plan:
-        """Return this plan with the surroundings that a node turned out to give.
+    def with_node_view(self, node_index: int, level: str, wrapper: str = "") -> Plan:
+        """Return this plan with the view that a node turned out to give.
 
         Args:
             node_index: the node.

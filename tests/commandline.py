@@ -10,8 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from testbed.child import Child
+from testbed.waiting import LONG_S
+
 BIN = Path(sys.executable).parent
 ADAPTER = str(BIN / "slurm-adapter")
+OWN_PORT = 20_000 + os.getpid() % 10_000
+"""One that no other process with tests uses; below those that the kernel gives out."""
 WITHOUT_SLURM = str(BIN)
 """A PATH on which `python` is found, and no `sbatch`."""
 
@@ -43,7 +48,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def adapter(
-    *words: str, cwd: Path, env: Mapping[str, str] | None = None, timeout: float = 120
+    *words: str, cwd: Path, env: Mapping[str, str] | None = None, timeout: float = LONG_S
 ) -> Done:
     """Run slurm-adapter to its end; `env` comes on top of `environment()`."""
     done = subprocess.run(
@@ -61,9 +66,9 @@ def adapter(
 @contextmanager
 def running(
     *words: str, cwd: Path, env: Mapping[str, str] | None = None, stdout: int = subprocess.PIPE
-) -> Iterator[subprocess.Popen[bytes]]:
+) -> Iterator[Child[bytes]]:
     """Start slurm-adapter with a pipe at its stderr; it is killed at the end, if it still runs."""
-    with subprocess.Popen(
+    with Child(
         [ADAPTER, *words],
         cwd=cwd,
         env={**environment(), **(env or {})},

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+import leftovers
 import slurm_adapter
 from testbed import JobEnd, SlurmCluster, SshHosts, no_ssh, unavailable
+from testbed.child import Child
 from testbed.waiting import LONG_S
 
 PROJECT = Path(__file__).parents[1]
@@ -23,6 +26,15 @@ _WITH_VIEWS = (
     *("local_view", "terminal", "torch"),
 )
 _SINGLE = ("test_becomes_a_command_line", "test_channels_and_the_interpreter_arrive")
+
+
+# An example takes as long as a busy machine makes it take; and all of one test may share a folder.
+settings.register_profile(
+    "here",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("here")
 
 
 def _check_installed() -> None:
@@ -66,6 +78,17 @@ def _why_no_view() -> str:
     return tried.stderr.partition("\n")[0] if tried.returncode else ""
 
 
+_lasting: list[SlurmCluster] = []
+"""The cluster of all tests, once there is one."""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """Fail a test that leaves a child or a thread; what fixtures of wider scope have may stay."""
+    with leftovers.none(lambda: {pid for one in _lasting for pid in one.daemons()}):
+        yield
+
+
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let an attempt to connect take its time also where none is to follow."""
@@ -79,6 +102,7 @@ def slurm() -> Iterator[SlurmCluster]:
     if reason:
         pytest.skip(reason)
     with SlurmCluster.start(PROJECT) as cluster:
+        _lasting.append(cluster)
         yield cluster
 
 
@@ -106,13 +130,13 @@ class User:
     def run(self, *words: str, env: dict[str, str] | None = None, check: bool = True) -> str:
         """Run a command on the head, return its stdout; a failure shows what it said."""
         done = self.cluster.run(
-            words, cwd=str(self.folder), env={**self.environment, **(env or {})}, timeout=120.0
+            words, cwd=str(self.folder), env={**self.environment, **(env or {})}
         )
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def start(self, *words: str, env: dict[str, str] | None = None) -> "subprocess.Popen[str]":
-        """Start a command on the head, in a session of its own; the Popen is the command itself."""
+    def start(self, *words: str, env: dict[str, str] | None = None) -> Child[str]:
+        """Start a command on the head, in a session of its own; the child is the command itself."""
         return self.cluster.popen(
             words,
             cwd=str(self.folder),
@@ -130,7 +154,7 @@ class User:
 
     def finish(self, job_id: str) -> JobEnd:
         """Wait until a job has ended."""
-        return self.cluster.wait_for_job(job_id.strip(), timeout=180.0)
+        return self.cluster.wait_for_job(job_id.strip())
 
     def log(self, pattern: str) -> str:
         """Return the text of the one file that matches a pattern below their directory."""

@@ -13,7 +13,9 @@ from pathlib import Path, PurePosixPath
 
 from conftest import ADAPTER
 from testbed import SshHosts, enter
+from testbed.child import Child
 from testbed.names import ADA
+from testbed.waiting import LONG_S
 
 HOME = PurePosixPath(ADA.home)
 CODE = HOME / "my code"
@@ -79,8 +81,8 @@ class Laptop:
         env: Mapping[str, str] | None = None,
         stdout: enter.Stream = subprocess.PIPE,
         stderr: enter.Stream = subprocess.PIPE,
-    ) -> "subprocess.Popen[str]":
-        """Start `slurm-adapter WORDS` in the code directory; the Popen is the command itself."""
+    ) -> Child[str]:
+        """Start `slurm-adapter WORDS` in the code directory; the child is the command itself."""
         groups = ",".join(map(str, (ADA.gid, *ADA.groups)))
         places = (str(self.place), str(HOME), str(CODE), groups)
         own = {"HOME": str(HOME), "USER": ADA.name, "LOGNAME": ADA.name}
@@ -97,13 +99,8 @@ class Laptop:
 
     def types(self, *words: str, env: Mapping[str, str] | None = None) -> Done:
         """Run `slurm-adapter WORDS` to its end."""
-        process = self.start(*words, env=env)
-        with process:
-            try:
-                out, err = process.communicate(timeout=240)
-            except BaseException:
-                enter.kill_tree(process.pid)
-                raise
+        with self.start(*words, env=env) as process:
+            out, err = process.communicate(timeout=LONG_S)
         assert "Traceback" not in err, err
         return Done(process.returncode, out, err)
 

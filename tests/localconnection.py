@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.remote.transport import run
 from slurm_adapter.remote.transport.port import (
     RUN_LIMIT_S,
@@ -102,15 +102,15 @@ class LocalChannel:
             self._watched.add(descriptor)
 
     def fileno(self) -> int:
-        """See `Channel.fileno`."""
+        """See `CommandChannel.fileno`."""
         return self._events.fileno()
 
     def read(self, limit: int) -> bytes | None:
-        """See `Channel.read`."""
+        """See `CommandChannel.read`."""
         return self._read(self._output, limit)
 
     def read_error(self, limit: int) -> bytes | None:
-        """See `Channel.read_error`."""
+        """See `CommandChannel.read_error`."""
         return self._read(self._error, limit)
 
     def _read(self, stream: IO[bytes], limit: int) -> bytes | None:
@@ -126,7 +126,7 @@ class LocalChannel:
         return data
 
     def write(self, data: bytes) -> int:
-        """See `Channel.write`."""
+        """See `CommandChannel.write`."""
         if self._input.closed:
             return len(data)
         try:
@@ -142,13 +142,13 @@ class LocalChannel:
         return taken
 
     def close_input(self) -> None:
-        """See `Channel.close_input`."""
+        """See `CommandChannel.close_input`."""
         if not self._input.closed:
             self._ignore(self._input.fileno())
             self._input.close()
 
     def status(self) -> int | None:
-        """See `Channel.status`."""
+        """See `CommandChannel.status`."""
         code = self._process.poll()
         if code is None:
             return None
@@ -156,7 +156,7 @@ class LocalChannel:
         return code if code >= 0 else 128 - code
 
     def close(self) -> None:
-        """See `Channel.close`."""
+        """See `CommandChannel.close`."""
         if self._events.closed:
             return
         self._events.close()

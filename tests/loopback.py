@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+from testbed.child import Child
 from testbed.waiting import LONG_S, until
 
 _SSHD = "/usr/sbin/sshd"
@@ -217,8 +218,9 @@ def _listening(words: list[str], lines: str) -> tuple[int, "subprocess.Popen[str
     """Start sshd on a free port, return the port and the process once it listens."""
     said = ""
     for _ in range(_PORTS_TO_TRY):
-        port = free_port()
-        process = subprocess.Popen(
+        with closed_port() as port:
+            pass  # so it was a moment ago: sshd cannot take it over
+        process = Child(
             _surrounded(*words, "-o", f"Port={port}", lines=lines),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -246,11 +248,12 @@ def _until_listening(lines: IO[str] | None) -> str:
     return said or "it ended at once"
 
 
-def free_port() -> int:
-    """Return a port that nothing listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("0.0.0.0", 0))
-        return int(probe.getsockname()[1])
+@contextlib.contextmanager
+def closed_port() -> Iterator[int]:
+    """Have a port for a while on which nothing listens."""
+    with socket.socket() as holder:
+        holder.bind(("0.0.0.0", 0))
+        yield int(holder.getsockname()[1])
 
 
 @cache

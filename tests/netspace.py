@@ -12,6 +12,7 @@ from pathlib import Path
 
 from one_task import ADAPTER
 from steps import SCRIPTS
+from testbed.child import Child
 
 _SPACES = ("--user", "--map-root-user", "--net", "--mount")
 _STEP = {
@@ -104,7 +105,7 @@ def net_space(
         file = Path(folder) / "hosts"
         file.write_text(f"127.0.0.1 localhost\n{hosts}\n")
         script = "mount --bind $0 /etc/hosts && ip -batch - && echo up && exec sleep infinity <&-"
-        holder = subprocess.Popen(
+        holder = Child(
             ["unshare", *_SPACES, "sh", "-c", script, str(file)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -72,7 +72,7 @@ def record(user: User, job: str) -> dict[str, Any]:
 
 def end_of(user: User, job: str) -> int:
     """Wait until a job's end stands in its record; return the status."""
-    assert until(lambda: record(user, job)["end"], 60)
+    assert until(lambda: record(user, job)["end"])
     return int(record(user, job)["end"]["status"])
 
 

@@ -175,9 +175,7 @@ OF_A_NODE = {
         f"SIGKILL of {name}": Fault(
             _to_agent(index), 4, (f"{LOST}{_KILLED}{OTHERS}", f"{NOT_CONFIRMED}{_KILLED}")
         )
-        for index, name in enumerate(
-            ("the agent", "the namespace's keeper", "the namespace's first process")
-        )
+        for index, name in enumerate(("the agent", "the namespace's maker", "the namespace's init"))
     },
     "SIGKILL of an sshd session": Fault(
         _end_session,

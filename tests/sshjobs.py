@@ -13,9 +13,8 @@ from typing import IO
 
 from commandline import ADAPTER, BIN
 from testbed import SshHosts, processes, until
+from testbed.waiting import LONG_S
 
-LONG_S = 60.0
-"""Far more than anything here takes; a test that needs it has failed."""
 _AGENT = "slurm-adapter agent "
 
 
@@ -81,7 +80,7 @@ class SshJob:
         return End(status if status >= 0 else 128 - status, self._out, self.said())
 
     def agents(self, node: str) -> list[int]:
-        """Return a node's agent processes, each the parent of the next: outer, keeper, first."""
+        """Return a node's agent processes, each the parent of the next; the last is init."""
         own = {pid for pid in self.hosts.cluster.pids(node) if _AGENT in processes.title(pid)}
         chain = [pid for pid in own if parent(pid) not in own]
         while below := [pid for pid in own if parent(pid) == chain[-1]]:

@@ -14,10 +14,11 @@ from typing import IO
 
 from conftest import ADAPTER, User
 from steps import SCRIPTS
-from testbed import SshHosts, enter
+from testbed import SshHosts
+from testbed.child import Child
+from testbed.waiting import LONG_S
 
 NODES = "gpu-n[00-02]"
-_LIMIT_S = 240.0
 _RANK = re.compile(r"\[([^/\]]*)/(\d+)\] (.*)")
 
 
@@ -82,12 +83,8 @@ def run_adapter(
 ) -> Ended:
     """Run `slurm-adapter WORDS` likewise."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        head = start_adapter(user, *words, env=env, stdout=out, stderr=err)
-        try:
-            status = head.wait(_LIMIT_S)
-        except BaseException:
-            enter.kill_tree(head.pid)
-            raise
+        with start_adapter(user, *words, env=env, stdout=out, stderr=err) as head:
+            status = head.wait(LONG_S)
         ended = Ended(status, _text(out), _text(err), jobs_folder(user))
     assert not any(line.startswith("Traceback") for line in ended.said), ended.err
     assert not check or status == 0, (status, ended.out, ended.err)
@@ -100,8 +97,8 @@ def start_adapter(
     env: Mapping[str, str] | None = None,
     stdout: int | IO[bytes] = subprocess.PIPE,
     stderr: int | IO[bytes] = subprocess.PIPE,
-) -> "subprocess.Popen[str]":
-    """Start `slurm-adapter WORDS` likewise; the Popen is the command itself."""
+) -> Child[str]:
+    """Start `slurm-adapter WORDS` likewise; the child is the command itself."""
     return user.cluster.popen(
         [ADAPTER, *words],
         cwd=str(user.folder),

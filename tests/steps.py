@@ -67,7 +67,6 @@ def run_step(
         user=account,
         cwd=str(user.folder),
         env={**user.environment, **(env or {})},
-        timeout=120.0,
     )
     ended = Ended(done.returncode, *(_texts(user, nodes * tasks, end) for end in ("out", "err")))
     assert not check or done.returncode == 0, (done.stderr, ended)

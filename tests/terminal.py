@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pyte
 
-_PATIENCE_S = 30.0
+from testbed.waiting import LONG_S
 
 
 class Terminal:
@@ -59,7 +59,7 @@ class Terminal:
         os.write(self.stream, mark)
         data = b""
         while not data.endswith(mark):
-            data += self._read.get(timeout=_PATIENCE_S)
+            data += self._read.get(timeout=LONG_S)
         return data.removesuffix(mark)
 
     def look(self) -> pyte.HistoryScreen:

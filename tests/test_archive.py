@@ -15,11 +15,12 @@ import pytest
 
 from slurm_adapter.node.protocol import framing
 from slurm_adapter.remote.agent_archive import agent_files, interpreter_words
+from testbed.child import Child
+from testbed.waiting import LONG_S
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 SUPPORTED = ("3.10", "3.11", "3.12", "3.13")
 TOO_OLD = ("3.6", "3.9")
-LIMIT_S = 60.0
 
 
 @cache
@@ -38,7 +39,7 @@ def interpreter(version: str) -> str:
 @contextmanager
 def agent(python: str, cache_home: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """Start an agent as a login shell would, and give it what it reads first."""
-    process = subprocess.Popen(
+    process = Child(
         ["sh", "-c", 'exec "$@"', "sh", *interpreter_words(python, "some-run")[1:]],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -80,7 +81,7 @@ def provide(process: "subprocess.Popen[bytes]", data: bytes) -> None:
 
 def end(process: "subprocess.Popen[bytes]") -> tuple[int, bytes]:
     """End its input; return its exit status and what it said on stderr."""
-    _, said = process.communicate(timeout=LIMIT_S)
+    _, said = process.communicate(timeout=LONG_S)
     return process.returncode, said
 
 
@@ -198,7 +199,7 @@ class TestGreeting:
     def test_an_old_python_says_so(self, tmp_path: Path, version: str) -> None:
         with agent(interpreter(version), tmp_path) as process:
             assert greeting(process).startswith(framing.OLD + b" " + version.encode() + b".")
-            process.wait(LIMIT_S)
+            process.wait(LONG_S)
             assert process.returncode == 0
 
     def test_ends_where_nothing_more_comes(self, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import PROJECT, User
 from testbed import SlurmCluster
-from testbed.waiting import until
+from testbed.waiting import LONG_S, until
 
 if TYPE_CHECKING:
     import subprocess
@@ -69,7 +69,7 @@ class Followed:
 
     def end(self) -> int:
         """Wait for its end, return its status."""
-        return self.process.wait(300)
+        return self.process.wait(LONG_S)
 
     def ranks(self) -> list[str]:
         """Return the ranks' lines, by what they say, then by rank."""

@@ -16,10 +16,10 @@ import pytest
 
 from localconnection import LocalConnection, end_let_go
 from loopback import LoopbackSshd, why_no_sshd
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.remote.transport.connect_all import connect_all
 from slurm_adapter.remote.transport.port import (
-    Channel,
+    CommandChannel,
     Connection,
     ConnectionLostError,
     NoAnswerError,
@@ -60,7 +60,7 @@ def open_gate(gate: Path) -> None:
     os.close(os.open(gate, os.O_WRONLY))
 
 
-def wait(channel: Channel, until: Callable[[], bool]) -> None:
+def wait(channel: CommandChannel, until: Callable[[], bool]) -> None:
     """Wait for news of a channel until something is so."""
     with selectors.DefaultSelector() as selector:
         selector.register(channel, selectors.EVENT_READ)
@@ -68,13 +68,13 @@ def wait(channel: Channel, until: Callable[[], bool]) -> None:
             assert selector.select(LONG_S), "no news in time"
 
 
-def quiet(channel: Channel) -> bool:
+def quiet(channel: CommandChannel) -> bool:
     with selectors.DefaultSelector() as selector:
         selector.register(channel, selectors.EVENT_READ)
         return not selector.select(0)
 
 
-def read_line(channel: Channel) -> bytes:
+def read_line(channel: CommandChannel) -> bytes:
     found = bytearray()
 
     def complete() -> bool:
@@ -86,7 +86,7 @@ def read_line(channel: Channel) -> bytes:
     return bytes(found)
 
 
-def read_all(channel: Channel) -> bytes:
+def read_all(channel: CommandChannel) -> bytes:
     found: list[bytes] = []
 
     def ended() -> bool:

@@ -8,18 +8,18 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopback import LoopbackSshd, why_no_sshd
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.errors import AdapterError, BadValueError
 from slurm_adapter.remote.transport.connect_all import connect_all
 from slurm_adapter.remote.transport.host_blocks import read_host_blocks
 from slurm_adapter.remote.transport.patterns import matches_list
 from slurm_adapter.remote.transport.proxy_jump import jump_hosts
 from slurm_adapter.remote.transport.ssh_config import SshConfig
-from slurm_adapter.remote.transport.ssh_settings import Settings
+from slurm_adapter.remote.transport.ssh_settings import SshSettings
 from slurm_adapter.remote.transport.tokens import expand, tokens
 
 pytestmark = pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd())
@@ -33,7 +33,9 @@ def config(tmp_path: Path) -> Path:
     return tmp_path / "config"
 
 
-def effective(config: Path, node: Node, environment: Mapping[str, str] | None = None) -> Settings:
+def effective(
+    config: Path, node: Node, environment: Mapping[str, str] | None = None
+) -> SshSettings:
     return SshConfig(config, environment).settings(node)
 
 
@@ -102,7 +104,7 @@ class TestSettings:
             "    KexAlgorithms curve25519-sha256@libssh.org\n"
         )
         found = effective(config, Node("n1"), {**os.environ, "BASE": "/base"})
-        assert found == Settings(
+        assert found == SshSettings(
             name="n1",
             hostname="n1.lab",
             port=2222,
@@ -326,9 +328,7 @@ OWN_BLOCKS = st.sampled_from(
 class TestAskingOnceForMany:
     """Asking ssh about each host would cost more than everything else."""
 
-    @settings(
-        max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-    )
+    @settings(max_examples=12)
     @given(st.lists(CONFIG_LINES, max_size=8), st.permutations(NAMES))
     def test_gives_the_same_as_asking_for_each(
         self, config: Path, lines: list[str], names: list[str]
@@ -347,9 +347,7 @@ class TestAskingOnceForMany:
         assert [one.hostname for one in found] == [f"n{i}.lab" for i in range(250)]
         assert {(one.user, one.port) for one in found} == {("u", 7)}
 
-    @settings(
-        max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-    )
+    @settings(max_examples=15)
     @given(st.lists(OWN_BLOCKS, min_size=3, max_size=9), st.permutations(NAMES))
     def test_gives_the_same_for_hosts_with_blocks_of_their_own(
         self, config: Path, tmp_path: Path, blocks: list[str], names: list[str]
@@ -426,9 +424,7 @@ PATTERNS = st.lists(st.text("ab.*?!", min_size=1, max_size=4), min_size=1, max_s
 )
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40)
 @given(PATTERNS, st.text("ab.", min_size=1, max_size=4))
 def test_patterns_mean_what_ssh_means(tmp_path: Path, patterns: list[str], name: str) -> None:
     config = tmp_path / "config"

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from loopback import LoopbackSshd, free_port, make_key, why_no_sshd
-from slurm_adapter.cluster.cluster import Node
+from loopback import LoopbackSshd, closed_port, make_key, why_no_sshd
+from slurm_adapter.cluster import Node
 from slurm_adapter.errors import ClusterUnfitError, report
 from slurm_adapter.remote.transport.connect_all import connect_all
 from slurm_adapter.remote.transport.port import Connection
 from slurm_adapter.remote.transport.unreachable import UnreachableError
+from testbed.child import Child
 from testbed.waiting import LONG_S
 
 KERNEL_S = 120
@@ -125,8 +126,8 @@ class TestFailures:
         assert "address=" in told
 
     def test_a_port_where_nobody_listens(self, sshd: LoopbackSshd) -> None:
-        port = free_port()
-        told = str(failure([Node("127.0.0.1", port=port)], sshd.config))
+        with closed_port() as port:
+            told = str(failure([Node("127.0.0.1", port=port)], sshd.config))
         assert f"127.0.0.1: connection refused ([127.0.0.1]:{port})" in told
         assert "sshd" in told
 
@@ -201,9 +202,9 @@ class TestFailures:
         assert "apt-get install openssh-client" in told
 
     def test_are_told_together(self, sshd: LoopbackSshd) -> None:
-        refused = free_port()
-        nodes = [*hosts(2), *(Node(f"127.0.0.{i}", port=refused) for i in range(10, 40))]
-        error = failure([*nodes, Node("no-such-host.invalid")], sshd.config)
+        with closed_port() as refused:
+            nodes = [*hosts(2), *(Node(f"127.0.0.{i}", port=refused) for i in range(10, 40))]
+            error = failure([*nodes, Node("no-such-host.invalid")], sshd.config)
         lines = report(error).splitlines()
         assert error.exit_status == 3
         assert lines[0] == "slurm-adapter: 31 of 33 nodes cannot be used; nothing was started"
@@ -221,7 +222,8 @@ class TestFailures:
         self, sshd: LoopbackSshd, capfd: pytest.CaptureFixture[str]
     ) -> None:
         config = sshd.write_config(IdentityFile="/nonexistent/key")
-        failure([*hosts(2), Node("127.0.0.9", port=free_port())], config)
+        with closed_port() as refused:
+            failure([*hosts(2), Node("127.0.0.9", port=refused)], config)
         assert capfd.readouterr().err == ""
 
 
@@ -234,7 +236,7 @@ def test_a_variable_names_the_config(sshd: LoopbackSshd, monkeypatch: pytest.Mon
 INTERRUPTED = """
 import signal, sys, threading
 from pathlib import Path
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.remote.transport.connect_all import connect_all
 
 opened = []
@@ -256,7 +258,7 @@ except KeyboardInterrupt:
 def test_ctrl_c_ends_quickly_and_closes_what_was_opened(sshd: LoopbackSshd) -> None:
     with silent_listener(backlog=5) as port:
         config = sshd.write_config(ConnectTimeout="1000")
-        with subprocess.Popen(
+        with Child(
             [sys.executable, "-c", INTERRUPTED, str(config), str(port)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

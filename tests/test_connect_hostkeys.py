@@ -9,19 +9,19 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopback import LoopbackSshd, make_key, public_part, why_no_sshd
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.remote.transport.algorithms import order_key_types
 from slurm_adapter.remote.transport.connect_all import connect_all
-from slurm_adapter.remote.transport.errors import ConnectError
+from slurm_adapter.remote.transport.connect_error import ConnectError
 from slurm_adapter.remote.transport.host_keys import fingerprint, judge
 from slurm_adapter.remote.transport.known_hosts import KnownHosts, known_hosts_line
 from slurm_adapter.remote.transport.revoked import RevokedKeys
 from slurm_adapter.remote.transport.ssh_config import SshConfig
-from slurm_adapter.remote.transport.ssh_settings import Settings
+from slurm_adapter.remote.transport.ssh_settings import SshSettings
 from slurm_adapter.remote.transport.unreachable import UnreachableError
 
 pytestmark = pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd())
@@ -346,7 +346,7 @@ class TestRevokedHostKeys:
             RevokedKeys(path).hold("ssh-ed25519", base64.b64decode(KEY))
 
 
-def settings_of(tmp_path: Path, known_hosts: Path, node: Node, **more: str) -> Settings:
+def settings_of(tmp_path: Path, known_hosts: Path, node: Node, **more: str) -> SshSettings:
     config = tmp_path / "config"
     lines = {"UserKnownHostsFile": str(known_hosts), "GlobalKnownHostsFile": "none", **more}
     config.write_text("".join(f"{key} {value}\n" for key, value in lines.items()))
@@ -439,9 +439,7 @@ LINE = st.builds(
 )
 
 
-@settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=30)
 @given(
     st.lists(LINE, max_size=6),
     st.sampled_from(["n1", "N2", "[n1]:2222", "[n7]:23", "fe80::1", "10.0.0.7", "x"]),

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from loopback import LoopbackSshd, make_key, public_part, why_no_sshd
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.remote.transport.connect_all import connect_all
-from slurm_adapter.remote.transport.terminal import NoTerminalError, Terminal
+from slurm_adapter.remote.transport.prompts import NoTerminalError, Terminal
 from slurm_adapter.remote.transport.unreachable import UnreachableError
+from testbed.child import Child
 from testbed.waiting import LONG_S
 
 pytestmark = [
@@ -110,7 +111,7 @@ def refusal(sshd: LoopbackSshd, terminal: Terminal | None = None) -> str:
 @contextmanager
 def agent(*keys: Path) -> Iterator[str]:
     """A running ssh-agent that holds keys; gives its socket."""
-    with subprocess.Popen(
+    with Child(
         ["ssh-agent", "-D"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
         try:

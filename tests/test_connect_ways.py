@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from loopback import LoopbackSshd, free_port, why_no_sshd
-from slurm_adapter.cluster.cluster import Node
+from loopback import LoopbackSshd, closed_port, why_no_sshd
+from slurm_adapter.cluster import Node
 from slurm_adapter.remote.transport.connect_all import connect_all
-from slurm_adapter.remote.transport.paramiko import Transport
-from slurm_adapter.remote.transport.port import Channel, Connection
+from slurm_adapter.remote.transport.paramiko_hooks import Transport
+from slurm_adapter.remote.transport.port import CommandChannel, Connection
 from slurm_adapter.remote.transport.unreachable import UnreachableError
 from testbed.waiting import LONG_S
 
@@ -97,8 +97,8 @@ class TestJumpHosts:
         assert "127.0.0.[1-3]: its jump host cannot be reached: the host key is not known" in text
 
     def test_that_cannot_reach_the_host(self, sshd: LoopbackSshd, gate: LoopbackSshd) -> None:
-        port = free_port()
-        text = told([Node("127.0.0.1", port=port)], through(sshd, {"gate": gate}, "gate"))
+        with closed_port() as port:
+            text = told([Node("127.0.0.1", port=port)], through(sshd, {"gate": gate}, "gate"))
         assert f"jump host gate cannot reach it ([127.0.0.1]:{port}" in text
 
     def test_that_forwards_nothing(self, sshd: LoopbackSshd) -> None:
@@ -244,7 +244,7 @@ class TestSilence:
                 channel.close()
 
 
-def lost(connection: Connection, channel: Channel) -> None:
+def lost(connection: Connection, channel: CommandChannel) -> None:
     """Wait until a channel's connection is known to be gone."""
     with selectors.DefaultSelector() as selector:
         selector.register(channel, selectors.EVENT_READ)

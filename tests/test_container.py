@@ -20,7 +20,7 @@ from slurm_adapter.job.job import Channel, Container
 from slurm_adapter.launch.script.sbatch import make_script
 from slurm_adapter.launch.script.zipapp import write_zipapp, zipapp_name
 from slurm_adapter.record import replace
-from slurm_adapter.remote.submit_host import Here
+from slurm_adapter.remote.submit_host import LocalHost
 
 STAND_IN = Path(__file__).parent / "scripts" / "apptainer.py"
 JOB = Job(
@@ -238,7 +238,7 @@ def test_a_site_without_a_runtime_says_so_and_nothing_is_made(user: User) -> Non
 
 def test_an_interpreter_that_is_too_old_is_named(tmp_path: Path) -> None:
     """Images live for years; the file's first lines are understood by any Python."""
-    write_zipapp(Here(), str(tmp_path))
+    write_zipapp(LocalHost(), str(tmp_path))
     with zipfile.ZipFile(tmp_path / zipapp_name()) as archive:
         first = archive.read("__main__.py").decode()
     old = f"import sys\nsys.version_info = (3, 8, 10)\n{first}"

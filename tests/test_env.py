@@ -13,6 +13,7 @@ import pytest
 
 import slurm_adapter
 from one_task import ADAPTER, ALONE, JOB_NAME, Done, run_in
+from testbed.child import Child
 
 HOSTILE = {
     "MY_QUOTES": 'it\'s "so" `id`',
@@ -149,7 +150,7 @@ class TestTable:
     def test_may_be_cut_off_by_its_reader(self, tmp_path: Path) -> None:
         reader, writer = os.pipe()
         os.close(reader)
-        with subprocess.Popen(
+        with Child(
             [ADAPTER, "env"], stdout=writer, stderr=subprocess.PIPE, env=ALONE, cwd=tmp_path
         ) as child:
             os.close(writer)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from one_task import ADAPTER, ALONE, JOB_NAME, PATH, Done, run_in
+from testbed.child import Child
 
 Exec = Callable[..., Done]
 
@@ -19,7 +20,7 @@ def run(tmp_path: Path) -> Exec:
 
 
 def test_becomes_the_command_itself(tmp_path: Path) -> None:
-    with subprocess.Popen(
+    with Child(
         [ADAPTER, "exec", "--", "sh", "-c", "echo $$; read go"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -2,7 +2,7 @@
 
 import re
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from livejob import below, job
@@ -70,7 +70,6 @@ LINE = st.lists(NASTY, max_size=8).map(b"".join)
 
 @given(lines=st.lists(LINE, min_size=1, max_size=6))
 @example(lines=[b"\xc2\xc2\x9b\x9b2J", b"\x1b\x1b[2J[2J", b"\x1b[31\x00m"])
-@settings(deadline=None)
 def test_hostile_output_disturbs_neither_panel_nor_terminal(lines: list[bytes]) -> None:
     with job(2, 2) as it:
         it.run(2)

@@ -174,7 +174,7 @@ ODD_NAMES = st.lists(
 ).map(lambda groups: [name for group in groups for name in group])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(ODD_NAMES)
 def test_what_was_folded_expands_to_the_same_names(names: list[str]) -> None:
     assert expand_hostlist(fold_hostlist(names)) == names
@@ -203,13 +203,13 @@ def slurm_expands(slurm: SlurmCluster, text: str) -> list[str]:
 
 
 class TestSlurm:
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(lists=A_HUNDRED_LISTS)
     def test_reads_the_same_names(self, slurm: SlurmCluster, lists: list[str]) -> None:
         joined = ",".join(lists)
         assert slurm_expands(slurm, joined) == expand_hostlist(joined)
 
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=50)
     @given(names=SLURM_NAMES)
     def test_reads_what_was_folded(self, slurm: SlurmCluster, names: list[str]) -> None:
         assert slurm_expands(slurm, fold_hostlist(names)) == names

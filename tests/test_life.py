@@ -88,7 +88,7 @@ class TestOptions:
 
 def test_a_warning_reaches_every_rank_in_time(user: User) -> None:
     user.write("warned.py", WARNED)
-    words = ("--warn", "USR2@50", "--sbatch", "time=1", "--parsable", "-q", "warned.py")
+    words = ("--warn", "USR2@40", "--sbatch", "time=1", "--parsable", "-q", "warned.py")
     end = user.finish(user.run("slurm-adapter", "sbatch", "-N", "3", *words))
     assert (end.state, end.exit_status) == ("COMPLETED", 0)
     for text in user.outputs("warned"):

@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import time
 from contextlib import suppress
 
 import pytest
@@ -11,7 +9,7 @@ import pytest
 from livejob import LOSS, below, job, names
 from slurm_adapter.node.ranks.events import Ended, Output
 from slurm_adapter.show import live
-from slurm_adapter.show.lines import LinePrinter, rank_names
+from slurm_adapter.show.lines import LinePrinter
 from slurm_adapter.show.live import live_or_plain
 from terminal import Terminal, terminal
 
@@ -207,34 +205,3 @@ def test_in_the_background_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.undo()
         it.wait(1.5)
         assert "── ".encode() in it.terminal.drain()
-
-
-def seconds_for_a_flood(*, panel: bool, per_event: int = 20, events: int = 10_000) -> float:
-    """Return how long lines of eight nodes take through a pty that another process reads."""
-    lines = b"step 12345\n" * per_event
-    ours, stream = os.openpty()
-    offset_s = 0.0
-    with subprocess.Popen(["cat"], stdin=ours, stdout=subprocess.DEVNULL, stderr=-3) as reader:
-        os.close(ours)
-        streams = (stream, stream)
-        printer = LinePrinter(rank_names(names(8), [[n] for n in range(8)]), streams=streams)
-        with live_or_plain(
-            names(8), enabled=panel, streams=streams, clock=lambda: time.monotonic() + offset_s
-        ) as screen:
-            screen.begin(printer, [[rank] for rank in range(8)])
-            offset_s = 1.0
-            screen.tick()  # draws it for the first time, and loads what draws
-            begin_s = time.perf_counter()
-            for number in range(events):
-                screen.show(Output(number % 8, lines, is_error=False))
-                screen.tick()
-        os.close(stream)
-        reader.wait()
-        return time.perf_counter() - begin_s
-
-
-def test_with_the_panel_lines_go_by_at_least_half_as_fast() -> None:
-    # Several tries: others may have the processor in between.
-    assert any(
-        seconds_for_a_flood(panel=True) < 2 * seconds_for_a_flood(panel=False) for _ in range(5)
-    )

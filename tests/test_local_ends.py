@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from commandline import ADAPTER, adapter, environment, running
+from testbed.child import Child
 from testbed.processes import with_variable
-
-LONG_S = 60
-"""Far more than anything here takes; a test that needs it has failed."""
+from testbed.waiting import LONG_S
 
 # A child in a session of its own, whose output is not ours: only a walk of the tree finds it.
 FAMILY = """\
@@ -164,9 +163,7 @@ class TestASignal:
         command = f"trap '' {number.name[3:]}; exec {ADAPTER} local --command 'echo up; read _ <go'"
         os.mkfifo(tmp_path / "go")
         words = ["sh", "-c", command.replace("<go", f"<{tmp_path}/go")]
-        with subprocess.Popen(
-            words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE
-        ) as process:
+        with Child(words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE) as process:
             assert process.stdout
             assert process.stdout.readline() == b"[0] up\n"
             process.send_signal(number)

@@ -17,6 +17,7 @@ import pytest
 from commandline import ADAPTER, environment, running
 from conftest import User
 from steps import SCRIPTS
+from testbed.child import Child
 from testbed.processes import with_variable
 from testbed.waiting import until
 
@@ -49,7 +50,7 @@ def stubborn(
     """Start a job that does not listen; give what was started, and the processes below it."""
     wrapper = [str(SCRIPTS / FORBIDDING), "unshare"] if forbidden else []
     words = [*wrapper, ADAPTER, *options(folder), STUBBORN]
-    with subprocess.Popen(
+    with Child(
         words, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         try:
@@ -132,7 +133,7 @@ class TestNothingStays:
     def test_when_its_process_group_is_killed_without_namespaces(self, tmp_path: Path) -> None:
         """As `timeout --signal KILL` does it."""
         killing = ["timeout", "--signal=KILL", "1000"]
-        with subprocess.Popen(
+        with Child(
             [*killing, SCRIPTS / FORBIDDING, "unshare", ADAPTER, *options(tmp_path), STUBBORN],
             cwd=tmp_path,
             env=environment(),
@@ -168,7 +169,7 @@ class TestASignalCountsOnce:
         """As some containers have it: its number there is not the one to send to."""
         inside = '"$@" & read -r _; kill -TERM $!; wait $!; echo "then $?"'
         words = ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", inside, "sh", ADAPTER]
-        with subprocess.Popen(
+        with Child(
             [*words, *options(tmp_path), "echo up; exec sleep 1000"],
             cwd=tmp_path,
             env=environment(),
@@ -196,7 +197,7 @@ class TestAtATerminal:
         plain[3] &= ~termios.ECHO
         termios.tcsetattr(theirs, termios.TCSANOW, plain)
         words = ["setsid", "--ctty", *wrapper, "bash", "-mc", self.SHELL, "bash"]
-        with subprocess.Popen(
+        with Child(
             [*words, *options(tmp_path), "echo up; exec sleep 1000"],
             cwd=tmp_path,
             env=environment(TERM="dumb"),

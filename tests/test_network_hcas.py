@@ -23,11 +23,11 @@ def chosen(
     hcas: Sequence[Hca],
     nccl: NcclVersion = NEW,
     given: dict[str, str] | None = None,
-    **hints: Any,
+    **overrides: Any,
 ) -> Hcas:
     """Build the machine and choose."""
     ports = read_ports(str(build(root, hcas)))
-    return choose_hcas("n1", ports, given or {}, hints, lambda: nccl)
+    return choose_hcas("n1", ports, given or {}, overrides, lambda: nccl)
 
 
 def settings(found: Hcas) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from netspace import NetSpace, net_space, unavailable
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.job.job import Command, Job
 from slurm_adapter.launch.ssh.network import candidates
@@ -151,8 +151,10 @@ def report(*nets: tuple[str, str, int | None], rdma: bool = False) -> Report:
 class TestTheNetworkOfHosts:
     NODES = (Node("a"), Node("b"))
 
-    def names(self, *reports: Report, nodes: tuple[Node, ...] = NODES, **hints: str) -> list[str]:
-        job = Job(Command("true"), code="/c", folder="/f", network=hints)
+    def names(
+        self, *reports: Report, nodes: tuple[Node, ...] = NODES, **overrides: str
+    ) -> list[str]:
+        job = Job(Command("true"), code="/c", folder="/f", network=overrides)
         reached = [one.interfaces[0].addresses[0].ip for one in reports]
         return [one.name for one in candidates(job, nodes, reports, reached)]
 

@@ -60,7 +60,7 @@ def run(shell: list[str], script: str) -> list[str]:
 
 
 class TestWords:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(words=WORDS)
     def test_arrive_byte_for_byte(self, shell: list[str], words: list[str]) -> None:
         assert run(shell, "printf '%s\\0' " + shell_words(words)) == words
@@ -107,7 +107,7 @@ class TestWords:
 
 
 class TestExports:
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(values=WORDS)
     def test_arrive_byte_for_byte(self, shell: list[str], values: list[str]) -> None:
         names = [f"V{index}" for index in range(len(values))]

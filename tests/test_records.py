@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import resource
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.launch.records import End, SlurmRecord, SshHost, SshRecord
 from slurm_adapter.launch.store import SshEntry, Store
 from slurm_adapter.node.system.identity import identity, lives
+from testbed.child import Child
 
 MONTH_S = 31 * 86_400
 HOSTS = (SshHost("n1", None, None, None, "python3", 0, 1),)
@@ -42,10 +42,9 @@ def full_disk() -> Iterator[None]:
 
 def dead_head() -> str:
     """Return the words for a process that has ended."""
-    child = subprocess.Popen(["/bin/sleep", "1000"])
-    words = identity(child.pid)
-    child.kill()
-    child.wait()
+    with Child(["/bin/sleep", "1000"]) as child:
+        words = identity(child.pid)
+        child.kill()
     return words
 
 
@@ -70,7 +69,7 @@ class TestAProcess:
         assert not lives(f"{os.uname().nodename}/broken")
 
     def test_does_not_live_as_a_zombie(self) -> None:
-        with subprocess.Popen(["/bin/sleep", "1000"]) as child:
+        with Child(["/bin/sleep", "1000"]) as child:
             words = identity(child.pid)
             assert lives(words) is True
             child.kill()

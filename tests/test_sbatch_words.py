@@ -113,7 +113,7 @@ def job_in(folder: Path, **changes: object) -> Job:
     return replace(job, **changes)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(args=st.lists(WORD, max_size=5).map(tuple), values=st.lists(WORD, max_size=4))
 def test_arguments_and_variables_arrive(
     folder: Path, args: tuple[str, ...], values: list[str]
@@ -125,14 +125,14 @@ def test_arguments_and_variables_arrive(
     assert {name: started.environment[name] for name in env} == env
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(text=TEXT.map("true ".__add__), args=st.lists(WORD, max_size=3).map(tuple))
 def test_commands_arrive(folder: Path, text: str, args: tuple[str, ...]) -> None:
     job = job_in(folder, program=Command(text), args=args)
     assert read_back(start(job, folder), folder) == job
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     path=TEXT.map("/data/".__add__),
     python=TEXT.map(lambda text: os.path.normpath(f"/opt/py{text}")),

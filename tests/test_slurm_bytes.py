@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from conftest import User
@@ -41,11 +41,7 @@ NASTY = st.text(alphabet="'\"\\$`!*?[]{}()<>|&;#~=% \n\té", max_size=12)
 VALUES = st.lists(st.one_of(st.sampled_from(HOSTILE), TEXTS, NASTY), max_size=12)
 
 
-@settings(
-    max_examples=6,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(max_examples=6)
 @example(arguments=HOSTILE, values=HOSTILE)
 @given(arguments=VALUES, values=VALUES)
 def test_every_rank_gets_the_very_bytes(

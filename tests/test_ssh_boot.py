@@ -5,6 +5,7 @@ import pytest
 from conftest import User
 from test_boot_steps import TINY, write_wheel
 from testbed import SshHosts
+from testbed.waiting import LONG_S
 
 HOSTS = ("-H", "gpu-n[00-02]")
 USE = "import os, tiny\nprint('rank', os.environ['RANK'], tiny.__file__)\n"
@@ -32,8 +33,9 @@ def test_packages_are_installed_once_for_all_ranks_of_a_node(user: User) -> None
 def test_packages_that_cannot_be_had_end_the_job(user: User) -> None:
     user.write("pip-requirements.txt", "./is-not-there.whl\n")
     user.write("use.py", "print('started')\n")
-    child = user.start("slurm-adapter", "ssh", *HOSTS, "--install-requirements", "use.py")
-    out, err = child.communicate(timeout=120)
+    words = ("slurm-adapter", "ssh", *HOSTS, "--install-requirements", "use.py")
+    with user.start(*words) as child:
+        out, err = child.communicate(timeout=LONG_S)
     assert child.returncode == 3
     assert "started" not in out
     assert "pip-requirements.txt could not be installed: pip ended with status 1" in err

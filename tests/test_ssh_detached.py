@@ -22,6 +22,7 @@ from sshdetached import (
 )
 from sshruns import NODES, jobs_folder, left, run_adapter, run_ssh, start_adapter
 from testbed import SshHosts, processes, until
+from testbed.waiting import LONG_S
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +58,7 @@ class TestADetachedJob:
             assert follower.stdout
             assert [follower.stdout.readline().split()[1] for _ in range(3)] == ["begin"] * 3
             go(user)
-            assert follower.wait(60) == status
+            assert follower.wait(LONG_S) == status
         assert end_of(user, job) == status
         ended = logs(user, job, "-f", status=status)
         assert ended.lines(1) == ["begin", "end"]
@@ -69,7 +70,7 @@ class TestADetachedJob:
             assert follower.stdout
             assert follower.stdout.readline().endswith("begin\n")
             follower.send_signal(signal.SIGINT)
-            assert follower.wait(60) == 130
+            assert follower.wait(LONG_S) == 130
             assert follower.stderr
             assert "Traceback" not in follower.stderr.read()
         assert state(user, job) == "detached"
@@ -135,7 +136,7 @@ class TestADetachedJob:
                 assert until(lambda: ssh_hosts.sessions("gpu-n02"))
                 send = os.killpg if number == signal.SIGINT else os.kill  # as a terminal does
                 send(head.pid, number)
-                assert head.wait(60) == 128 + number
+                assert head.wait(LONG_S) == 128 + number
         finally:
             os.kill(listener, signal.SIGCONT)
         assert until(lambda: not left(ssh_hosts))
@@ -169,7 +170,7 @@ class TestAStoppedJob:
                 assert reader.stdout
                 assert reader.stdout.read().count("begin") == 3
             assert run_adapter(user, "stop", "ssh-1").status == 0
-            assert head.wait(60) == 143
+            assert head.wait(LONG_S) == 143
         assert not left(ssh_hosts)
         assert state(user, "ssh-1") == "ended 143"
 
@@ -189,7 +190,7 @@ class TestAJobWhoseHeadWasKilled:
         with start_adapter(user, "logs", job, "-f") as follower:
             read_begins(follower)
             go(user)
-            assert follower.wait(60) == 5
+            assert follower.wait(LONG_S) == 5
         ended = logs(user, job, "-f", status=5)
         assert [ended.lines(rank) for rank in range(3)] == [["begin", "end"]] * 3
         assert state(user, job) == "ended 5"
@@ -218,7 +219,7 @@ class TestAJobWhoseHeadWasKilled:
         assert state(user, job) == "ended 9"
 
     def test_leaves_nothing_where_it_was_attached(self, user: User, ssh_hosts: SshHosts) -> None:
-        words = ("--link-timeout", "2", "--grace", "1", "count.py", str(user.folder), "0")
+        words = ("--link-timeout", "5", "--grace", "1", "count.py", str(user.folder), "0")
         with start_adapter(user, "ssh", "-H", NODES, *words) as head:
             read_begins(head)
             head.kill()
@@ -236,10 +237,10 @@ class TestALostLink:
     @pytest.fixture
     def job(self, user: User, ssh_hosts: SshHosts) -> Iterator[str]:
         """Give a job whose head has lost sight of gpu-n01; afterwards the link is up again."""
-        job = detach(user, "count.py", "--link-timeout", "2")
+        job = detach(user, "count.py", "--link-timeout", "5")
         with ssh_hosts.cut("gpu-n01"):
             log = jobs_folder(user) / job / "head.log"
-            assert until(lambda: "gpu-n01: it has not been heard of for 2 s" in log.read_text())
+            assert until(lambda: "gpu-n01: it has not been heard of for 5 s" in log.read_text())
             # Its agent has lost sight of the head, too: what it would do of that it has done.
             assert not until(lambda: not self.runs(ssh_hosts), 3)
             yield job
@@ -256,7 +257,7 @@ class TestALostLink:
         with start_adapter(user, "logs", job, "-f") as follower:
             read_begins(follower)
             go(user)
-            assert follower.wait(90) == 0
+            assert follower.wait(LONG_S) == 0
         assert until(lambda: state(user, job) == "done")
 
     def test_is_repaired_and_the_job_stopped(
@@ -270,7 +271,7 @@ class TestALostLink:
     def test_keeps_the_job_from_being_stopped_there(
         self, user: User, ssh_hosts: SshHosts, job: str
     ) -> None:
-        user.write("ssh config", "ConnectTimeout 2\n")
+        user.write("ssh config", "Host gpu-n01\n  ConnectTimeout 2\n")
         env = {"SLURM_ADAPTER_SSH_CONFIG": f"{user.folder}/ssh config"}
         told = run_adapter(user, "stop", job, env=env, check=False)
         assert told.status == 4

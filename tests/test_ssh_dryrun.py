@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from contextlib import ExitStack
 
 import pytest
 
@@ -9,6 +10,7 @@ from conftest import ADAPTER, User
 from sshruns import Ended, left, listening, run_ssh
 from steps import SCRIPTS
 from testbed import SshHosts, until
+from testbed.waiting import LONG_S
 
 pytestmark = pytest.mark.usefixtures("ssh_hosts")
 
@@ -28,8 +30,12 @@ def commands(ended: Ended) -> list[str]:
 
 def paste(user: User, lines: list[str]) -> list[list[str]]:
     """Run lines in a shell each, all at once; return the lines that each printed, sorted."""
-    shells = [user.cluster.popen(["bash", "-c", line], stdin=subprocess.DEVNULL) for line in lines]
-    ends = [shell.communicate(timeout=180) for shell in shells]
+    with ExitStack() as stack:
+        shells = [
+            stack.enter_context(user.cluster.popen(["bash", "-c", line], stdin=subprocess.DEVNULL))
+            for line in lines
+        ]
+        ends = [shell.communicate(timeout=LONG_S) for shell in shells]
     assert [shell.returncode for shell in shells] == [0] * len(shells), ends
     return [sorted(out.splitlines()) for out, _ in ends]
 

@@ -11,6 +11,7 @@ from conftest import User
 from sshruns import NODES, left, run_ssh, start_adapter
 from steps import SCRIPTS
 from testbed import SshHosts, processes, until
+from testbed.waiting import LONG_S
 
 pytestmark = pytest.mark.usefixtures("ssh_hosts")
 
@@ -180,14 +181,15 @@ class TestOutput:
             assert sorted(kept) == ["err", "out"]
 
     def test_keeps_bars_and_characters_whole(self, user: User) -> None:
-        """A progress bar rewrites its line; a character may come in two reads."""
+        """A progress bar rewrites its line; a character may come in two reads, as here."""
         user.write(
             "bar.py",
-            "import os, time\n"
+            "import fcntl, os, termios, time\n"
             "split = 'caf\\u00e9 \\u4e2d'.encode()[:-1]\n"
             "for part in (b'10%\\r', b'50%\\r', b'100%\\r\\n', split):\n"
             "    os.write(1, part)\n"
-            "    time.sleep(0.2)\n"
+            "    while fcntl.ioctl(1, termios.FIONREAD, bytes(4)) != bytes(4):\n"
+            "        time.sleep(0.001)\n"
             "os.write(1, '\\u4e2d'.encode()[-1:] + b'\\nlast')\n",
         )
         ended = run_ssh(user, "bar.py")
@@ -286,7 +288,7 @@ class TestTheEnvironment:
                 text = path.read_text() if path.is_file() else ""
                 assert not any(secret in text for secret in secrets)
             job.terminate()
-            job.wait(60)
+            job.wait(LONG_S)
         assert until(lambda: not left(ssh_hosts))
 
     def test_takes_along_what_steers_libraries_only(self, user: User) -> None:

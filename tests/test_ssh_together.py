@@ -9,6 +9,7 @@ import pytest
 from conftest import User
 from sshruns import NODES, left, run_adapter, run_ssh, start_adapter
 from testbed import SshHosts, until
+from testbed.waiting import LONG_S
 
 # Tells its rendezvous, which it does not come to, and what its code says when it may go on.
 WAIT = """\
@@ -70,7 +71,7 @@ class TestACopyOfTheCode:
             user.write("go", "")
             assert head.stdout
             assert head.stdout.read().count("first") == 3
-            assert head.wait(60) == 0
+            assert head.wait(LONG_S) == 0
         ended = run_ssh(user, "--sync", "code/wait.py", f"{user.folder}/go")
         assert ended.out.count("second") == 3
 

@@ -1,7 +1,9 @@
 """`ssh --sync`: copies on hosts that are right whatever was there, and nothing else touched."""
 
 import os
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -9,42 +11,43 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localconnection import LocalConnection, end_let_go
 from loopback import LoopbackSshd, why_no_sshd
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.errors import CLUSTER_UNFIT, BadValueError, ClusterUnfitError, report
 from slurm_adapter.node.agent import copy_lock
 from slurm_adapter.node.agent.code_copy import MARKER
 from slurm_adapter.node.agent.copy_lock import STATE, hold
-from slurm_adapter.remote.code import HostCopy, Synced, Target, find_code, receiver, rsync, sync
+from slurm_adapter.remote import agent_archive
+from slurm_adapter.remote.agent import Agent
+from slurm_adapter.remote.agent_archive import AgentFiles, agent_files
+from slurm_adapter.remote.code import Synced, find_code, sync
 from slurm_adapter.remote.transport.connector import Connector
 from slurm_adapter.remote.transport.port import (
     Answer,
-    Channel,
+    CommandChannel,
     Connection,
     ConnectionLostError,
 )
+from testbed.child import Child
 from testbed.waiting import LONG_S, until
 
-DESTINATION = "/elsewhere/job/code/proj"
-_ASK_FOR_NOTHING = 'while [ "$1" != -e ]; do shift; done; eval "exec $2 host false"'
+DESTINATION = "/proc/self/cwd/job/code/proj"
+"""One path on all hosts, whose agents each begin in a directory of their own."""
 _MEANT_FOR_US = (
     *(b".", b"..", b".git", b"__pycache__", b".gitignore", b".slurm-adapter-ignore"),
     MARKER.encode(),
 )
-WHOLE, ANY = 1 << 60, 0  # no file is large enough for rsync; every one is
-
-SILENT = "exec cat 3>&1 >/dev/null"
-"""A command that never answers, and ends with its input."""
 
 
 class Host:
-    """A host whose /elsewhere is a directory of its own, over any connection."""
+    """A host whose agents begin in a directory of its own, over any connection."""
 
     def __init__(self, connection: Connection, folder: Path, around: str = "{}") -> None:
         self.node = connection.node
@@ -54,9 +57,9 @@ class Host:
         self._around = around
         """What becomes of a command."""
 
-    def start(self, command: str) -> Channel:
-        moved = command.replace("/elsewhere", str(self.folder))
-        return self._connection.start(self._around.replace("{}", moved))
+    def start(self, command: str) -> CommandChannel:
+        inside = f"cd {shlex.quote(str(self.folder))} && {command}"
+        return self._connection.start(self._around.replace("{}", inside))
 
     def run(self, command: str, data: bytes = b"", limit_s: float = 60.0) -> Answer:
         return self._connection.run(command, data, limit_s)
@@ -65,13 +68,43 @@ class Host:
         return self._connection.alive()
 
     def close(self) -> None:
-        self._connection.close()
+        """Nothing: the next agent needs it, too."""
 
 
-@pytest.fixture(autouse=True)
-def _time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let rsync start as late as a busy machine will have it."""
-    monkeypatch.setattr(rsync, "_SOON_S", LONG_S)
+@contextmanager
+def begun(*hosts: Connection, files: AgentFiles | None = None) -> Iterator[list[Agent]]:
+    """Have an agent on each host."""
+    agents = [Agent(host, index, sys.executable, uuid4().hex) for index, host in enumerate(hosts)]
+    try:
+        for agent in agents:
+            agent.begin(files or agent_files(), LONG_S)
+        yield agents
+    finally:
+        for agent in agents:
+            agent.close()
+
+
+@contextmanager
+def stopped(agent: Agent) -> Iterator[None]:
+    """Have an agent that does nothing any more, but has not ended."""
+    os.kill(pid_of(agent), signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid_of(agent), signal.SIGKILL)
+
+
+def replace(sources: dict[str, bytes], module: str, old: bytes, new: bytes) -> None:
+    """Change a module of the node's."""
+    name = f"slurm_adapter/node/{module}"
+    assert old in sources[name]
+    sources[name] = sources[name].replace(old, new)
+
+
+def pid_of(agent: Agent) -> int:
+    """Return the pid of an agent on this machine."""
+    process = agent._channel._process  # type: ignore[attr-defined]  # noqa: SLF001
+    return int(process.pid)
 
 
 @pytest.fixture(autouse=True)
@@ -109,15 +142,9 @@ def host(make_host: Callable[..., Host]) -> Host:
     return make_host()
 
 
-def synced(code: Path, *hosts: Host, large: int = WHOLE, patience_s: float = LONG_S) -> Synced:
-    targets = [Target(host) for host in hosts]
-    return sync(find_code(str(code)), DESTINATION, targets, delta_from=large, patience_s=patience_s)
-
-
-def in_place(code: Path, folder: Path, large: int) -> HostCopy:
-    """Sync to this machine under the true path, as rsync needs it."""
-    target = Target(LocalConnection(Node("gpu01")))
-    return sync(find_code(str(code)), f"{folder}/code/proj", [target], delta_from=large).hosts[0]
+def synced(code: Path, *hosts: Host, patience_s: float = LONG_S) -> Synced:
+    with begun(*hosts) as agents:
+        return sync(find_code(str(code)), DESTINATION, agents, patience_s=patience_s)
 
 
 def tree(folder: Path) -> dict[str, tuple[object, ...]]:
@@ -232,9 +259,7 @@ class TestCopies:
         lambda name: name.replace(b"\0", b"0").replace(b"/", b"1")
     )
 
-    @settings(
-        max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-    )
+    @settings(max_examples=8)
     @given(st.lists(names.filter(lambda name: name not in _MEANT_FOR_US), max_size=8))
     def test_any_name(self, tmp_path_factory: pytest.TempPathFactory, raw: list[bytes]) -> None:
         folder = tmp_path_factory.mktemp("names")
@@ -250,7 +275,6 @@ class TestCopies:
         shutil.rmtree(inner)
         synced(code, host)
         assert tree(host.copy) == tree(code)
-        in_place(code, folder / "job", ANY)
 
 
 class TestForeign:
@@ -274,10 +298,10 @@ class TestForeign:
         first, second, *rest = report(caught.value).splitlines()
         assert first == "slurm-adapter: 1 of 2 hosts cannot have a copy of the code:"
         reasons = {
-            "files": f"{host.copy} holds files that no --sync put there",
-            "a marker of others": f"{host.copy}/{MARKER} was not written by --sync",
+            "files": f"{DESTINATION} holds files that no --sync put there",
+            "a marker of others": f"{DESTINATION}/{MARKER} was not written by --sync",
         }
-        assert second == f"  gpu01: {reasons.get(what, f'{host.copy} is no directory')}"
+        assert second == f"  gpu01: {reasons.get(what, f'{DESTINATION} is no directory')}"
         assert rest == ["  Nothing was started. --job-folder DIR names another place."]
         if what == "files":
             assert [path.name for path in host.copy.iterdir()] == ["train.py"]
@@ -301,7 +325,7 @@ class TestForeign:
 
 
 class TestInterruption:
-    @pytest.mark.parametrize("after", [20_000, 60_000, 200_000, 320_000])
+    @pytest.mark.parametrize("after", [200, 20_000, 200_000, 390_000])
     def test_the_next_one_repairs(self, code: Path, host: Host, after: int) -> None:
         (code / "old").mkdir()
         (code / "old/gone.py").write_text("x")
@@ -309,29 +333,46 @@ class TestInterruption:
         shutil.rmtree(code / "old")
         (code / "a.py").write_bytes(os.urandom(100_000))
         (code / "pkg/deep/mod.py").write_bytes(os.urandom(300_000))
-        cut = Host(_CutConnection(Node("gpu01"), after), host.folder)
-        with pytest.raises(ClusterUnfitError, match="gpu01: the connection was lost"):
-            synced(code, cut)
+        cut = _CutConnection(Node("gpu01"), host.folder)
+        found = find_code(str(code))
+        with begun(cut) as agents:
+            cut.left = after
+            with pytest.raises(ClusterUnfitError, match="gpu01: the connection was lost"):
+                sync(found, DESTINATION, agents)
         (code / "a.py").unlink()  # half of what was being copied is no longer wanted
         synced(code, host)
         assert tree(host.copy) == tree(code)
         assert_left_clean(host)
 
     def test_ctrl_c_ends_it_soon(self, code: Path, make_host: Callable[..., Host]) -> None:
-        hanging = make_host("gpu02", around=f"kill -INT {os.getpid()}; {SILENT}")
-        started = time.monotonic()
-        with pytest.raises(KeyboardInterrupt):
-            synced(code, make_host(), hanging, patience_s=1000)
-        assert time.monotonic() - started < LONG_S, "the patience was waited for"
+        first, found = make_host(), find_code(str(code))
+
+        def interrupt() -> None:
+            assert until(lambda: list((first.copy.parent / STATE).glob("seen-*")))
+            os.kill(os.getpid(), signal.SIGINT)
+
+        interrupting = threading.Thread(target=interrupt)
+        with begun(first, make_host("gpu02")) as agents, stopped(agents[1]):
+            interrupting.start()
+            started = time.monotonic()
+            with pytest.raises(KeyboardInterrupt):
+                sync(found, DESTINATION, agents, patience_s=1000)
+            assert time.monotonic() - started < LONG_S, "the patience was waited for"
+        interrupting.join()
 
     def test_a_file_that_changes_meanwhile(self, code: Path, host: Host) -> None:
         found = find_code(str(code))
         (code / "train.py").write_text("print('hello, world')\n")
-        with pytest.raises(BadValueError, match=r"train\.py was changed while it was being copied"):
-            sync(found, DESTINATION, [Target(host)])
-        (code / "train.py").unlink()
-        with pytest.raises(BadValueError, match=r"train\.py cannot be read: No such file"):
-            sync(found, DESTINATION, [Target(host)])
+        with begun(host) as agents:
+            what = r"train\.py was changed while it was being copied"
+            with pytest.raises(BadValueError, match=what):
+                sync(found, DESTINATION, agents)
+            (code / "train.py").unlink()  # whoever is asked again goes on
+            with pytest.raises(BadValueError, match=r"train\.py cannot be read: No such file"):
+                sync(found, DESTINATION, agents)
+            (code / "train.py").write_text("")
+            assert sync(find_code(str(code)), DESTINATION, agents).hosts[0].changed == 1
+        assert tree(host.copy) == tree(code)
 
 
 class TestSharedDirectory:
@@ -383,7 +424,7 @@ sys.stdin.read()
 def running_from(host: Host, version: str) -> Iterator[None]:
     """Have a job run from the copy."""
     words = [sys.executable, "-c", HOLD, str(host.copy), version, "gpu01"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as job:
+    with Child(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as job:
         assert job.stdout
         assert job.stdout.readline() == b"held\n"
         yield
@@ -418,7 +459,7 @@ class TestAJobThatRuns:
             assert caught.value.exit_status == CLUSTER_UNFIT
             assert report(caught.value).splitlines() == [
                 "slurm-adapter: 1 of 2 hosts cannot have a copy of the code:",
-                f"  gpu01: a job runs from {host.copy}",
+                f"  gpu01: a job runs from {DESTINATION}",
                 "  Nothing was started. Wait for it, or give this one a folder of its own with"
                 " --job-folder DIR.",
             ]
@@ -482,21 +523,18 @@ class TestAJobThatRuns:
 
 class TestHostsThatCannot:
     def test_one_message_has_them_all(self, code: Path, make_host: Callable[..., Host]) -> None:
-        hosts = [
-            make_host("gpu01"),
-            make_host("gpu02", around="echo the motd; exec nopython"),
-            make_host("gpu03", around="echo >&2 no tty; exit 7"),
-            make_host("gpu04", around="echo >&2 no tty; exit 7"),
-            make_host("gpu05", around="exit 9"),
-        ]
-        with pytest.raises(ClusterUnfitError) as caught:
-            synced(code, *hosts)
+        hosts = [make_host(f"gpu0{number}") for number in range(1, 5)]
+        hosts[1].copy.parent.mkdir(parents=True)
+        (hosts[1].copy.parent / STATE).write_text("no directory")
+        with begun(*hosts) as agents:
+            for agent in agents[2:]:
+                os.kill(pid_of(agent), signal.SIGKILL)
+            with pytest.raises(ClusterUnfitError) as caught:
+                sync(find_code(str(code)), DESTINATION, agents)
         lines = report(caught.value).splitlines()
-        assert lines[0] == "slurm-adapter: 4 of 5 hosts cannot have a copy of the code:"
-        assert lines[1].startswith("  gpu02: ")
-        assert lines[1].endswith("nopython: not found")
-        assert lines[2] == "  gpu03, gpu04: no tty"
-        assert lines[3] == "  gpu05: the receiving end ended with exit status 9"
+        assert lines[0] == "slurm-adapter: 3 of 4 hosts cannot have a copy of the code:"
+        assert lines[1].endswith(f"/{STATE}: File exists")
+        assert lines[2] == "  gpu03, gpu04: its agent was ended by SIGKILL"
         assert not hosts[0].copy.exists()
 
     def test_no_room(self, code: Path, host: Host, make_host: Callable[..., Host]) -> None:
@@ -507,29 +545,39 @@ class TestHostsThatCannot:
         assert tree(full.copy) == tree(code)
 
     def test_no_place(self, code: Path, make_host: Callable[..., Host]) -> None:
-        with pytest.raises(ClusterUnfitError, match="gpu02: /proc/job: No such file or directory"):
+        with pytest.raises(
+            ClusterUnfitError, match="gpu02: /proc/self/cwd/job: No such file or directory"
+        ):
             synced(code, make_host("gpu01"), make_host("gpu02", folder=Path("/proc")))
 
     def test_one_that_hangs(self, code: Path, make_host: Callable[..., Host]) -> None:
-        with pytest.raises(ClusterUnfitError, match=r"gpu02: no answer for 0\.5 s"):
-            synced(code, make_host("gpu02", around=SILENT), patience_s=0.5)
+        with (
+            begun(make_host("gpu02")) as agents,
+            stopped(agents[0]),
+            pytest.raises(ClusterUnfitError, match=r"gpu02: no answer for 0\.5 s"),
+        ):
+            sync(find_code(str(code)), DESTINATION, agents, patience_s=0.5)
 
     def test_one_that_takes_its_time_says_so(
-        self, code: Path, host: Host, monkeypatch: pytest.MonkeyPatch
+        self, code: Path, host: Host, slow: AgentFiles
     ) -> None:
-        slow = receiver._program()  # noqa: SLF001
-        looks = b"enumerate(self._wanted):\\n            self._alive()"
-        for old, new in (
-            (b"_BEAT_S = 5", b"_BEAT_S = 0.5"),
-            (looks, looks.replace(b"  self", b"  time.sleep(0.75); self")),
-        ):
-            assert old in slow
-            slow = slow.replace(old, new)
-        monkeypatch.setattr(receiver, "_program", lambda: slow)
         started = time.monotonic()
-        synced(code, host, patience_s=5)
-        assert time.monotonic() - started > 5, "it was not longer than the patience"
+        with begun(host, files=slow) as agents:
+            sync(find_code(str(code)), DESTINATION, agents, patience_s=2)
+        assert time.monotonic() - started > 4
         assert tree(host.copy) == tree(code)
+
+    @pytest.fixture
+    def slow(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentFiles]:
+        """Make an agent for which each step of a copy is hard work."""
+        sources = agent_archive._sources()  # noqa: SLF001
+        replace(sources, "protocol/framing.py", b"LONGEST_BEAT_S = 5.0", b"LONGEST_BEAT_S = 0.3")
+        replace(sources, "agent/code_copy.py", b"self._alive()", b"time.sleep(0.3); self._alive()")
+        monkeypatch.setattr(agent_archive, "_sources", lambda: sources)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        agent_files.cache_clear()
+        yield agent_files()
+        agent_files.cache_clear()
 
     def test_start_up_files_that_print_do_not_matter(
         self, code: Path, make_host: Callable[..., Host]
@@ -539,67 +587,34 @@ class TestHostsThatCannot:
         assert tree(host.copy) == tree(code)
 
 
-@pytest.mark.skipif(not rsync.installed(), reason="needs rsync: apt-get install rsync")
-class TestRsync:
-    @pytest.fixture
-    def large(self, code: Path, tmp_path: Path) -> Path:
-        """Return a large file of which an older version is there."""
+class TestLargeFiles:
+    def test_of_which_an_older_version_is_there_are_sent_whole(
+        self, code: Path, host: Host
+    ) -> None:
         path = code / "pkg/it's \udcff\nlarge.bin"
         path.write_bytes(os.urandom(3_000_000))
-        in_place(code, tmp_path / "job", WHOLE)
+        synced(code, host)
         with path.open("r+b") as file:
             file.seek(1_000_000)
             file.write(b"changed")
-        return path
-
-    @pytest.fixture
-    def job(self, tmp_path: Path) -> Path:
-        return tmp_path / "job"
-
-    def test_it_sends_what_differs_in_large_files(self, code: Path, large: Path, job: Path) -> None:
-        (code / "train.py").write_text("print('world')\n")
-        done = in_place(code, job, 1 << 20)
-        assert (done.changed, done.sent < 100_000) == (2, True)
-        assert tree(job / "code/proj") == tree(code)
-        assert large.exists()
+        done = synced(code, host).hosts[0]
+        assert (done.changed, 3_000_000 < done.sent < 3_100_000) == (1, True)
+        assert tree(host.copy) == tree(code)
 
     @pytest.mark.parametrize("grown", [0, 5])
     def test_links_that_are_followed(
-        self, code: Path, job: Path, tmp_path: Path, grown: int
+        self, code: Path, host: Host, tmp_path: Path, grown: int
     ) -> None:
         (tmp_path / "lib").mkdir()
         (tmp_path / "lib/util.py").write_bytes(b"old")
         (code / "lib").symlink_to("../lib")
         (code / "util.py").symlink_to("../lib/util.py")
-        in_place(code, job, ANY)
+        synced(code, host)
         (tmp_path / "lib/util.py").write_bytes(b"new" + bytes(grown))
-        assert in_place(code, job, ANY).changed == 2
-        assert not (job / "code/proj/lib").is_symlink()
-        assert (job / "code/proj/lib/util.py").read_bytes() == b"new" + bytes(grown)
-        assert (job / "code/proj/util.py").read_bytes() == b"new" + bytes(grown)
-
-    @pytest.mark.usefixtures("large")
-    @pytest.mark.parametrize("broken", ["exit 1", "exec sleep 20", _ASK_FOR_NOTHING])
-    def test_where_it_fails_files_are_sent_whole(
-        self, code: Path, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
-    ) -> None:
-        (tmp_path / "bin").mkdir()
-        (tmp_path / "bin/rsync").write_text(f"#!/bin/sh\n{broken}\n")
-        (tmp_path / "bin/rsync").chmod(0o755)
-        monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-        monkeypatch.setattr(rsync, "_SOON_S", 0.5)
-        done = in_place(code, job, 1 << 20)
-        assert (done.changed, done.sent > 3_000_000) == (1, True)
-        assert tree(job / "code/proj") == tree(code)
-
-    @pytest.mark.usefixtures("large")
-    def test_where_a_host_has_none_files_are_sent_whole(self, code: Path, job: Path) -> None:
-        bare = LocalConnection(Node("gpu01"), environment={"PATH": "/nowhere"})
-        done = sync(
-            find_code(str(code)), f"{job}/code/proj", [Target(bare, sys.executable)], delta_from=1
-        )
-        assert done.hosts[0].sent > 3_000_000
-        assert tree(job / "code/proj") == tree(code)
+        assert synced(code, host).hosts[0].changed == 2
+        assert not (host.copy / "lib").is_symlink()
+        assert (host.copy / "lib/util.py").read_bytes() == b"new" + bytes(grown)
+        assert (host.copy / "util.py").read_bytes() == b"new" + bytes(grown)
 
 
 @pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd())
@@ -623,46 +638,34 @@ class TestOverSsh:
         assert [one.changed for one in synced(code, *hosts).hosts] == [1, 1, 1]
         assert all(tree(host.copy) == tree(code) for host in hosts)
 
-    @pytest.mark.skipif(not rsync.installed(), reason="needs rsync: apt-get install rsync")
-    def test_rsync_over_the_same_connection(
-        self, code: Path, tmp_path: Path, connections: list[Connection]
-    ) -> None:
-        large = code / "large.bin"
-        large.write_bytes(os.urandom(5_000_000))
-        for expected in (6_000_000, 100_000):
-            target = Target(connections[0])
-            done = sync(find_code(str(code)), f"{tmp_path}/job/code/proj", [target])
-            assert done.hosts[0].sent < expected
-            with large.open("r+b") as file:
-                file.write(b"changed")
-        shutil.copy2(large, tmp_path)
-        sync(find_code(str(code)), f"{tmp_path}/job/code/proj", [Target(connections[1])])
-        assert tree(tmp_path / "job/code/proj") == tree(code)
-
 
 class _CutConnection(LocalConnection):
-    """One that breaks after so many bytes."""
+    """One that breaks after so many bytes more."""
 
-    def __init__(self, node: Node, after: int) -> None:
-        super().__init__(node)
-        self._after = after
+    left = 1 << 60
 
     def start(self, command: str) -> "_CutChannel":
-        return _CutChannel(super().start(command), self._after)
+        return _CutChannel(super().start(command), self)
 
 
 class _CutChannel:
-    def __init__(self, channel: Channel, after: int) -> None:
+    def __init__(self, channel: CommandChannel, connection: _CutConnection) -> None:
         self._channel = channel
-        self._left = after
+        self._connection = connection
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._channel, name)
 
     def write(self, data: bytes) -> int:
-        if self._left <= 0:
-            self._channel.close()
+        if self._connection.left <= 0:
+            self._connection.close()
             raise ConnectionLostError("gpu01: the connection was lost")
-        taken = self._channel.write(data[: self._left])
-        self._left -= taken
+        taken = self._channel.write(data[: self._connection.left])
+        self._connection.left -= taken
         return taken
+
+    def read(self, limit: int) -> bytes | None:
+        return self._channel.read(limit) if self._connection.alive() else b""
+
+    def status(self) -> int | None:
+        return self._channel.status() if self._connection.alive() else None

@@ -126,7 +126,7 @@ class TestIgnoreFiles:
     )
     ignores = st.lists(patterns, max_size=4)
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(trees, ignores, ignores)
     def test_as_git_itself_sees_it(
         self,

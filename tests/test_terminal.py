@@ -2,18 +2,18 @@
 
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from commandline import ADAPTER, environment
+from testbed.child import Child
 
 
 def typed(folder: Path, *words: str, **env: str) -> str:
     """Return what a terminal of 100 columns shows of a command."""
     ours, theirs = os.openpty()
-    with subprocess.Popen(
+    with Child(
         [ADAPTER, *words],
         cwd=folder,
         env=environment(**{"TERM": "xterm-256color", "COLUMNS": "100", **env}),

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from testbed import SlurmCluster, processes, state, unavailable, until
+from testbed.child import Child
+from testbed.waiting import LONG_S
 
 TESTS = Path(__file__).parent
 PROJECT = TESTS.parent
@@ -155,7 +157,7 @@ class TestCommands:
             assert child.stdout
             assert child.stdout.readline() == "up\n"
             child.terminate()
-            assert child.wait(timeout=90) == 42
+            assert child.wait(LONG_S) == 42
 
     def test_are_counted_on_their_node_only(self, slurm: SlurmCluster) -> None:
         with slurm.popen(["sleep", "1000"], node="gpu-n02") as child:
@@ -189,7 +191,7 @@ class TestNetwork:
         def reachable() -> bool:
             return slurm.run(["timeout", "1", "bash", "-c", connect]).returncode == 0
 
-        assert reachable()
+        assert until(reachable)
         slurm.cut(node)
         try:
             assert not reachable()
@@ -245,7 +247,7 @@ class TestTheMachine:
             print(json.dumps([str(cluster.state), pids]), flush=True)
             sys.stdin.read()
         """
-        with subprocess.Popen(
+        with Child(
             [sys.executable, "-c", code, str(PROJECT)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

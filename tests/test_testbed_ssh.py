@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from testbed import SshHosts, processes, until
+from testbed.child import Child
 from testbed.many import ManyHosts, host_names
+from testbed.waiting import LONG_S
 
 
 def login(
@@ -117,7 +119,7 @@ class TestSshHosts:
             assert session in ssh_hosts.processes(node)
             (command,) = ssh_hosts.processes(node, connections=False)
             os.kill(session, signal.SIGKILL)
-            assert client.wait(timeout=90) == 255
+            assert client.wait(LONG_S) == 255
         os.kill(command, signal.SIGKILL)
         assert until(lambda: not ssh_hosts.processes(node))
 
@@ -147,7 +149,7 @@ class TestManyHosts:
         reason = ManyHosts.unavailable()
         if reason:
             pytest.skip(reason)
-        with subprocess.Popen(
+        with Child(
             [sys.executable, "-c", code],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -187,4 +189,4 @@ class TestManyHosts:
 
 def ssh(hosts: ManyHosts, name: str, command: str) -> "subprocess.CompletedProcess[str]":
     words = ["ssh", "-F", str(hosts.config), name, command]
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(words, capture_output=True, text=True, timeout=LONG_S, check=False)

@@ -5,12 +5,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from commandline import adapter, environment
+from commandline import OWN_PORT, adapter, environment
 from conftest import ADAPTER, User
 from one_task import ALONE, FIRST_OF_TWO, refusal, run_in
 from slurm_adapter import Argv, Boot, Cluster, Command, Job, Node, Plan, Run, make_plan
@@ -19,6 +20,7 @@ from slurm_adapter.job.job import Channel, Program
 from slurm_adapter.node.step.step import plan_rank
 from slurm_adapter.plan import RankPlan
 from slurm_adapter.record import replace
+from testbed.child import Child
 
 SCRIPTS = Path(__file__).parent / "scripts"
 UUID = "a6b44790-ca10-4228-bc2d-0a05ccdd5420"
@@ -296,7 +298,7 @@ class TestForReal:
     def test_the_script_gets_its_arguments_byte_for_byte_whatever_was_set_outside(
         self, folder: Path
     ) -> None:
-        lines = local(folder, "--port", "29871", "show.py", *HOSTILE, env=OUTER)
+        lines = local(folder, "--port", str(OWN_PORT), "show.py", *HOSTILE, env=OUTER)
         shown = [json.loads(line.partition("] ")[2]) for line in lines]
         ranks = sorted((told["RANK"], told["LOCAL_RANK"]) for _, told, _ in shown)
         assert ranks == [("0", "0"), ("1", "1"), ("2", "0"), ("3", "1")]
@@ -306,7 +308,7 @@ class TestForReal:
             assert args == HOSTILE
             assert Path(python).parent == Path(sys.executable).parent
             assert (told["WORLD_SIZE"], told["LOCAL_WORLD_SIZE"]) == ("4", "2")
-            assert (told["MASTER_ADDR"], told["MASTER_PORT"]) == ("127.0.0.10", "29871")
+            assert (told["MASTER_ADDR"], told["MASTER_PORT"]) == ("127.0.0.10", str(OWN_PORT))
 
     def test_every_rank_runs_a_command(self, folder: Path) -> None:
         command = 'test $$ -gt 1 && printf "%s of %s: %s %s\n" "$RANK" "$WORLD_SIZE" "$@"'
@@ -331,17 +333,18 @@ class TestForReal:
     def test_nodes_may_have_different_numbers_of_gpus(self, folder: Path, address: str) -> None:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
-            with socket.create_server((address, 0), family=family) as free:
-                port = free.getsockname()[1]
+            socket.create_server((address, 0), family=family).close()
         except OSError as error:
             pytest.skip(f"no {address} here: {error.strerror}")
         nodes = tuple(Node(f"n{gpus}", address, gpus=gpus) for gpus in (1, 3))
         job = replace(JOB, program=Boot(str(folder / "show.py")), code=str(folder), nodes=2)
         cluster = Cluster(nodes, "this test", addressed=True)
-        made = make_plan(replace(job, python=sys.executable), cluster, Run(UUID, port))
+        made = make_plan(replace(job, python=sys.executable), cluster, Run(UUID, OWN_PORT))
         inherited = environment(GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1")
-        running = [start(rank, inherited) for rank in made.ranks()]
-        shown = [json.loads(line) for one in running for line in one.communicate()[0].splitlines()]
+        with ExitStack() as stack:
+            running = [stack.enter_context(start(rank, inherited)) for rank in made.ranks()]
+            lines = [line for one in running for line in one.communicate()[0].splitlines()]
+        shown = [json.loads(line) for line in lines]
         assert [one.returncode for one in running] == [0, 0]
         told = [one[1] for one in shown]
         assert sorted((one["RANK"], one["LOCAL_RANK"]) for one in told) == [
@@ -351,8 +354,8 @@ class TestForReal:
         assert {one["MASTER_ADDR"] for one in told} == {address}
 
 
-def start(rank: RankPlan, inherited: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+def start(rank: RankPlan, inherited: Mapping[str, str]) -> Child[bytes]:
+    return Child(
         rank.words,
         env=rank.environment(inherited),
         cwd=rank.cwd.value,

@@ -14,6 +14,7 @@ import pytest
 from conftest import ADAPTER, PROJECT, User
 from steps import SCRIPTS, run_step
 from testbed import SlurmCluster, unavailable
+from testbed.waiting import LONG_S
 
 ADDRESSES = ("10.77.0.10", "10.77.0.11", "10.77.0.12")
 FOUND = [f"{address} worker.mapped" for address in ADDRESSES]
@@ -38,19 +39,18 @@ def questions(user: User) -> Iterator[Callable[[], list[str]]]:
     user.write("name_server.py", (SCRIPTS / "name_server.py").read_text())
     nodes = [f"{node}={slurm.addresses[node]}" for node in slurm.nodes]
     head = slurm.addresses["head"]
-    server = slurm.popen(
+    with slurm.popen(
         ["python3", "name_server.py", head, "questions", *nodes],
         user="root",
         cwd=str(user.folder),
-    )
-    try:
-        assert server.stdout
-        assert server.stdout.readline() == "ready\n"
-        with slurm.etc_file("resolv.conf", f"nameserver {head}\n"):
-            yield lambda: user.outside("questions").read_text().splitlines()
-    finally:
-        server.kill()
-        server.communicate()
+    ) as server:
+        try:
+            assert server.stdout
+            assert server.stdout.readline() == "ready\n"
+            with slurm.etc_file("resolv.conf", f"nameserver {head}\n"):
+                yield lambda: user.outside("questions").read_text().splitlines()
+        finally:
+            server.kill()
 
 
 class TestANameServer:
@@ -107,7 +107,7 @@ def late_rank(user: User, *options: str) -> Iterator[Callable[[], list[str]]]:
     ) as rank:
 
         def look_up() -> list[str]:
-            return rank.communicate(timeout=120)[0].splitlines()
+            return rank.communicate(timeout=LONG_S)[0].splitlines()
 
         try:
             assert rank.stdout
@@ -132,13 +132,13 @@ def name_service_cache(user: User) -> Iterator[Callable[[str], bool]]:
             stdout=file,
             stderr=file,
         )
-    try:
+    with daemon:
         answers = f"until {NSCD} --statistics >/dev/null 2>&1; do :; done"
         user.cluster.run(["sh", "-c", answers], node="gpu-n00", user="root", cwd="/")
-        yield lambda name: f"({name})" in log.read_text()
-    finally:
-        daemon.terminate()
-        daemon.wait(timeout=60)
+        try:
+            yield lambda name: f"({name})" in log.read_text()
+        finally:
+            daemon.terminate()
 
 
 @pytest.mark.skipif(not Path(NSCD).exists(), reason="nscd is not installed")

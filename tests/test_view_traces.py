@@ -16,6 +16,7 @@ import pytest
 from conftest import ADAPTER, User
 from steps import SCRIPTS
 from testbed import SlurmCluster
+from testbed.waiting import LONG_S
 
 HOSTS = ("head", "gpu-n00", "gpu-n01", "gpu-n02")
 LIST = """\
@@ -62,7 +63,7 @@ def wait_until_gone(pids: set[int]) -> set[int]:
     for pid in pids:
         with suppress(ProcessLookupError):
             process = os.pidfd_open(pid)
-            if not select.select([process], [], [], 60)[0]:
+            if not select.select([process], [], [], LONG_S)[0]:
                 left.add(pid)
             os.close(process)
     return left
@@ -98,7 +99,7 @@ def running(user: User, how: str) -> Iterator[Callable[[], int]]:
     ) as srun:
 
         def status() -> int:
-            srun.communicate(timeout=120)
+            srun.communicate(timeout=LONG_S)
             return srun.returncode
 
         try:

@@ -7,7 +7,7 @@ import subprocess
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_adapter import Boot, Cluster, Job, Node, Plan, Run, make_plan
@@ -66,7 +66,6 @@ class TestNames:
         assert workers.shortened is (name != WHOLE)
 
     @given(st.integers(1, MOST), st.uuids())
-    @settings(deadline=None)
     def test_fit_as_a_list_up_to_2_978_nodes(self, count: int, uuid: Any) -> None:
         workers = name_workers(str(uuid), count)
         assert size(workers.host_list) <= LONGEST

@@ -16,8 +16,8 @@ from slurm_adapter.cli.commands import build_app
 from slurm_adapter.cli.options import options_for
 from slurm_adapter.config.jobfile import TABLES
 from slurm_adapter.job.job import Channel, Container
-from slurm_adapter.job.option import COMPONENTS, FLAG, SECONDS, Option
-from slurm_adapter.job.options import CLASSES, LAUNCHERS
+from slurm_adapter.job.option import COMPONENTS, FLAG, SECONDS, Option, options_of
+from slurm_adapter.job.options import CLASSES, LAUNCHERS, ComponentOptions, JobOptions
 from slurm_adapter.launch.script.sbatch import make_script
 from slurm_adapter.launch.ssh.start import CROSSING, OF_THIS_MACHINE
 from slurm_adapter.node.step.options import step_options
@@ -199,26 +199,38 @@ def _own_options(command: str) -> str:
 
 
 def _step_options(action: str) -> str:
-    return _rows(list(step_options(action).values()), variables=False)
+    own = step_options(action)
+    if action == "env":
+        own = {name: one for name, one in own.items() if name not in step_options("exec")}
+    return _rows(list(own.values()), in_step=True)
 
 
-def _rows(options: Sequence[Option], *, variables: bool = True) -> str:
-    """Return a row for each option that is spelled with a name."""
-    named = [one for one in options if one.flags]
+def _rows(options: Sequence[Option], *, in_step: bool = False) -> str:
+    """Return a row for each option; in a step there are neither files nor variables."""
     columns = ["option", "meaning"]
-    columns += ["key in a job file"] if any(one.key for one in named) else []
-    columns += ["variable"] if variables and any(one.variable for one in named) else []
+    columns += ["key in a job file"] if not in_step and any(one.key for one in options) else []
+    columns += ["variable"] if not in_step and any(one.variable for one in options) else []
+    cells = [[_cells(one, in_step=in_step)[name] for name in columns] for one in options]
+    rows = [columns, ["---"] * len(columns), *cells]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _file_keys() -> str:
+    """Return a row for each key that no option of a command line says by itself."""
     rows = [
-        columns,
-        ["---"] * len(columns),
-        *([_cells(one)[name] for name in columns] for one in named),
+        ("key", "meaning"),
+        ("---", "---"),
+        *((_key(one), one.help) for one in options_of(JobOptions) if not one.long),
+        *((f"`[[parts]] {one.key}`", one.help) for one in options_of(ComponentOptions)),
     ]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def _cells(option: Option) -> dict[str, str]:
-    value = "" if option.kind == FLAG else f" {option.metavar}"
-    spelled = f"{', '.join(option.flags)}{value}".replace("|", "\\|")
+def _cells(option: Option, *, in_step: bool) -> dict[str, str]:
+    spelled = option.argument
+    if in_step or not spelled:
+        value = "" if option.kind == FLAG else f" {option.metavar}"
+        spelled = f"{', '.join(option.flags)}{value}".replace("|", "\\|")
     default = f" Default: {option.default:g}." if option.kind == SECONDS else ""
     return {
         "option": f"`{spelled}`",
@@ -300,7 +312,9 @@ _BLOCKS = {
     "ssh-options": lambda: _own_options("ssh"),
     "local-options": lambda: _own_options("local"),
     "jobs-options": lambda: _own_options("jobs"),
+    "file-keys": _file_keys,
     "exec-options": lambda: _step_options("exec"),
+    "env-options": lambda: _step_options("env"),
     "logs-options": lambda: _own_options("logs"),
     "ssh-crossing": _crossing,
     "variables": _variables,

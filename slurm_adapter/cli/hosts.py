@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from slurm_adapter.cli.options import Given
-    from slurm_adapter.cluster.cluster import Cluster
+    from slurm_adapter.cluster import Cluster
     from slurm_adapter.job.options import JobOptions
 
 

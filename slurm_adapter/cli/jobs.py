@@ -6,7 +6,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from slurm_adapter.errors import AdapterError
+from slurm_adapter.errors import AdapterError, signal_status
 from slurm_adapter.launch import jobs
 from slurm_adapter.launch.handle import StopNotConfirmedError
 from slurm_adapter.launch.store import Store, is_slurm
@@ -82,7 +82,7 @@ def follow(job: JobHandle, *, output: bool = True) -> int:
         _say_it_goes_on(job)
         return left.status
     except BrokenPipeError:  # whoever read it has seen enough
-        return 128 + signal.SIGPIPE
+        return signal_status(signal.SIGPIPE)
     except OSError as error:
         raise _cannot_show(error) from error
 

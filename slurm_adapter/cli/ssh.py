@@ -15,7 +15,7 @@ from slurm_adapter.launch.head import HeadEndedError
 from slurm_adapter.launch.request import SshRequest
 from slurm_adapter.launch.ssh.launch import job_for_hosts, launch_detached
 from slurm_adapter.launch.ssh.run import SshRun
-from slurm_adapter.launch.ssh.start import dry_plan, rebased_to_hosts
+from slurm_adapter.launch.ssh.start import dry_plan, rebase_to_hosts
 from slurm_adapter.node.job_files import working_directory
 from slurm_adapter.node.system.processes import raise_descriptor_limit
 from slurm_adapter.output import write_stdout
@@ -56,7 +56,7 @@ def _detached(request: SshRequest, observer: Observer) -> int:
 
 def _dry_run(request: SshRequest, run: RunOptions) -> int:
     if not run.probe:
-        job = rebased_to_hosts(request.job) if request.sync else request.job
+        job = rebase_to_hosts(request.job) if request.sync else request.job
         show_ssh_dry_run(dry_plan(job, request.nodes, os.environ), run.format)
         return 0
     with exiting_when_stopped():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from types import MappingProxyType
 
-from slurm_adapter.cluster.cluster import Cluster, Node
+from slurm_adapter.cluster import Cluster, Node
 from slurm_adapter.cluster.host_fields import SSH_PORT, host_key, ip_address, quoted
 from slurm_adapter.cluster.host_line import Entry, read_line, read_names
 from slurm_adapter.cluster.hostlist import MOST_HOSTS, fold_hostlist

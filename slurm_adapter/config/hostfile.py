@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, StrictInt, StrictStr
 
-from slurm_adapter.cluster.cluster import Cluster, Variables
+from slurm_adapter.cluster import Cluster, Variables
 from slurm_adapter.cluster.host_fields import READERS, host_key, quoted, said_twice
 from slurm_adapter.cluster.host_line import Entry, at, read_line, read_names
 from slurm_adapter.cluster.hosts import (

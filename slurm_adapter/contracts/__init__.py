@@ -37,7 +37,7 @@ def contract_of(job: Job) -> Contract:
 
 
 def wanted_view(job: Job, tasks: int) -> str:
-    """Return the surroundings to try first, with `tasks` ranks on a node that share none."""
+    """Return the view to try first, with `tasks` ranks on a node that share none."""
     return job.view or contract_of(job).default_view(tasks)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from slurm_adapter.cluster.cluster import Cluster, Node
+    from slurm_adapter.cluster import Cluster, Node
     from slurm_adapter.contracts.place import RankPlace
     from slurm_adapter.job.job import Job
     from slurm_adapter.setting import Removal, Setting, Word
@@ -44,7 +44,7 @@ class Contract(Protocol):
         """Whether scripts reach nodes by ModelArts' names where those resolve."""
 
     def default_view(self, tasks: int) -> str:
-        """Return the surroundings that its scripts are used to, with `tasks` ranks on a node."""
+        """Return the view that its scripts are used to, with `tasks` ranks on a node."""
 
     def ranks_on(self, node: Node) -> int:
         """Return how many processes are started on a node, 1 or more, each what `starts` says.

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from slurm_adapter.cluster.cluster import Cluster
+    from slurm_adapter.cluster import Cluster
     from slurm_adapter.contracts.place import RankPlace
 
 # From torch 2.4 on the ranks of all rounds share one store, in which those that are started again

@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from slurm_adapter.cluster.cluster import Cluster, Node
+    from slurm_adapter.cluster import Cluster, Node
     from slurm_adapter.contracts.place import RankPlace
     from slurm_adapter.job.job import Job
 

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from slurm_adapter.cluster.cluster import Cluster, Node, Run
+    from slurm_adapter.cluster import Cluster, Node, Run
     from slurm_adapter.contracts.contract import Contract
     from slurm_adapter.job.job import Job
 

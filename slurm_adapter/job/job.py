@@ -138,7 +138,7 @@ class Job:
     port: int | None = None
     """The rendezvous port; None: one is found."""
     view: str | None = None
-    """The surroundings a rank gets: `full`, `hosts` or `off`; None: what its contract is used to,
+    """The view a rank gets: `full`, `hosts` or `off`; None: what its contract is used to,
     or less where a node does not allow it."""
     cache: str | None = None
     """A directory of each node to show as /cache; variables in it are put in there. None: one in
@@ -154,7 +154,7 @@ class Job:
     on_timeout: str | None = None
     """`requeue:N`: how many more jobs may go on where one runs into its limit."""
     network: Mapping[str, Any] = _EMPTY
-    """What the user and the site say of the network, as `network.hints` checks it."""
+    """What the user and the site say of the network, as `network.overrides` checks it."""
     slurm: Mapping[str, str | None] = _EMPTY
     """Long sbatch options by name; None for a flag without a value."""
     gpu_option: str = "gpus-per-node"

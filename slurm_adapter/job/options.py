@@ -56,10 +56,10 @@ NODE = ("exec", "env")
 class ComponentOptions:
     """Further nodes of another kind: a component of a heterogeneous job of Slurm."""
 
-    nodes: int | None = option(kind=COUNT)
-    gpus_per_node: int | None = option(kind=COUNT)
-    flavor: str | None = option(kind=TEXT)
-    slurm: Mapping[str, str | None] | None = option(kind=SBATCH)
+    nodes: int | None = option("Nodes (default: 1).", kind=COUNT)
+    gpus_per_node: int | None = option("GPUs on each of them.", kind=COUNT)
+    flavor: str | None = option("What each of them has, in place of `gpus_per_node`.", kind=TEXT)
+    slurm: Mapping[str, str | None] | None = option("Any long sbatch option by name.", kind=SBATCH)
 
 
 @options(commands=LAUNCHERS, keys=True)
@@ -145,7 +145,9 @@ class JobOptions:
         node=NODE,
         example='[env] with lines such as WANDB_MODE = "offline"',
     )
-    keep: tuple[str, ...] | None = option(kind=NAMES, example='["WANDB_API_KEY"]')
+    keep: tuple[str, ...] | None = option(
+        "Variables to keep that would be taken out.", kind=NAMES, example='["WANDB_API_KEY"]'
+    )
     inputs: Mapping[str, str] | None = option(
         "An input channel. Repeatable.",
         "--input",
@@ -175,7 +177,7 @@ class JobOptions:
         "Rendezvous port.", "--port", kind=COUNT, variable=True, node=NODE, example="29400"
     )
     network_choice: str | None = option(
-        "How the nodes meet (default: as the kernel sends it).",
+        "The network that the nodes meet in (default: as the kernel sends it).",
         "--network",
         kind=TEXT,
         metavar="SUBNET|IFNAME",
@@ -204,7 +206,9 @@ class JobOptions:
         into="network",
     )
     network: Mapping[str, Any] | None = option(
-        kind=NETWORK, example='[network] with lines such as subnet = "10.20.0.0/16"'
+        "What is known of the network: [its keys](network.md#what-you-and-the-site-can-say).",
+        kind=NETWORK,
+        example='[network] with lines such as subnet = "10.20.0.0/16"',
     )
     name: str | None = option(
         "The job's name (default: the script's).",

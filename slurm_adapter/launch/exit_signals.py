@@ -10,8 +10,8 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-from slurm_adapter.errors import AdapterError
-from slurm_adapter.node.ranks.subreaper import run_guarded
+from slurm_adapter.errors import AdapterError, signal_status
+from slurm_adapter.node.ranks.subreaper import run_contained
 from slurm_adapter.node.system import signal_forwarding
 from slurm_adapter.output import complain
 
@@ -32,7 +32,7 @@ def exiting_when_stopped(
     """
 
     def leave(number: int, _: object) -> NoReturn:
-        raise SystemExit(128 + number)
+        raise SystemExit(signal_status(number))
 
     heeded = [number for number in signal_forwarding.heeded_signals(*more) if number not in but]
     before = {number: signal_forwarding.listen(number, leave) for number in heeded}
@@ -63,4 +63,4 @@ def run_without_leftovers(
 
     for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.flush()
-    return run_guarded(whole)
+    return run_contained(whole)

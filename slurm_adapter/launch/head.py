@@ -12,10 +12,11 @@ import pickle
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from slurm_adapter import errors
-from slurm_adapter.errors import AdapterError
+from slurm_adapter.errors import AdapterError, exit_status
 from slurm_adapter.launch.records import End
 
 if TYPE_CHECKING:
@@ -70,10 +71,16 @@ class Head:
         """
         try:
             return self._until_begun()
+        except AdapterError:
+            self.leave()
+            raise
         except BaseException as error:
             # Of Ctrl-C at the terminal the head of a job over SSH knows itself.
-            if not isinstance(error, (AdapterError, KeyboardInterrupt)):
+            if not isinstance(error, KeyboardInterrupt):
                 self._process.terminate()
+            self.let_end()
+            with suppress(AdapterError):
+                self.attend()
             self.leave()
             raise
 
@@ -103,10 +110,11 @@ class Head:
         self._process.wait()
 
     def _status(self) -> int:
-        code = self._process.wait()
-        return code if code >= 0 else 128 - code
+        return exit_status(self._process.wait())
 
     def _take(self, word: str, values: list[Any]) -> None:
+        if word == "begun":  # whoever waited for that has given up
+            return
         if word == "error":
             raise _error(*values)
         if word == "ended":

@@ -17,7 +17,7 @@ import traceback
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NoReturn
 
-from slurm_adapter.errors import AdapterError, ClusterUnfitError
+from slurm_adapter.errors import AdapterError, ClusterUnfitError, signal_status
 from slurm_adapter.launch.observer import Observer
 from slurm_adapter.node.system import processes
 from slurm_adapter.output import complain
@@ -53,7 +53,7 @@ def main(channel: socket.socket) -> int:
     signal.signal(signal.SIGINT, lambda *_: None)  # the terminal has sent it to both
     if kind == "local":
         return _attend(channel, begun, child, request)
-    return 0 if os.read(begun, 1) else _status(child)
+    return 0 if os.read(begun, 1) else processes.wait_for(child)
 
 
 def _request(channel: socket.socket) -> bytes:
@@ -76,7 +76,7 @@ def _attend(channel: socket.socket, over: int, child: int, request: HeadRequest)
     ready, _, _ = select.select([channel.fileno(), over], [], [])
     if over not in ready:
         _send(child, signal.SIGTERM)
-    status = _status(child)
+    status = processes.wait_for(child)
     if not _is_there(channel):
         shutil.rmtree(request.folder, ignore_errors=True)
     return status
@@ -87,11 +87,6 @@ def _is_there(channel: socket.socket) -> bool:
     held = select.poll()
     held.register(channel, 0)
     return not any(what & select.POLLHUP for _, what in held.poll(0))
-
-
-def _status(child: int) -> int:
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return code if code >= 0 else 128 - code
 
 
 def _send(child: int, number: int) -> None:
@@ -107,7 +102,7 @@ def _end_with(command: Callable[[], int]) -> NoReturn:
     except SystemExit as end:
         status = int(end.code or 0)
     except KeyboardInterrupt:  # while modules were being loaded
-        status = 128 + signal.SIGINT
+        status = signal_status(signal.SIGINT)
     except BaseException:  # noqa: BLE001 - nobody above it would print it
         traceback.print_exc()
     finally:
@@ -196,8 +191,8 @@ def _detached(request: SshRequest, channel: socket.socket, tell: int) -> int:
     teller = _Teller(channel)
 
     def begun(entry: SshEntry) -> None:
-        if not _is_there(channel):  # nobody would ever know of it
-            raise SystemExit(128 + signal.SIGTERM)
+        if select.select([channel.fileno()], [], [], 0)[0]:  # its starter is gone, or gives up
+            raise SystemExit(signal_status(signal.SIGTERM))
         log = os.open(entry.head_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         null = os.open(os.devnull, os.O_RDONLY)
         os.setsid()

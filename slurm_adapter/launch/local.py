@@ -1,4 +1,4 @@
-"""A job on this machine: N nodes pretended, node i at 127.0.0.(10+i); its plan and surroundings."""
+"""A job on this machine: N nodes pretended, node i at 127.0.0.(10+i); its plan and views."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from slurm_adapter.cluster.cluster import Cluster, Node, Run
+from slurm_adapter.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import VISIBLE_DEVICES, device_list
 from slurm_adapter.contracts import contract_of, wanted_view
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
@@ -18,7 +18,7 @@ from slurm_adapter.node.facts.accelerators import count_accelerators
 from slurm_adapter.node.ranks.machine import MachineFleet
 from slurm_adapter.node.ranks.packages import install, package_settings
 from slurm_adapter.node.ranks.spawn import make_start
-from slurm_adapter.node.view.selection import Surroundings, surround
+from slurm_adapter.node.view.selection import SelectedView, select_view
 from slurm_adapter.plan import Plan, make_plan
 from slurm_adapter.record import replace
 from slurm_adapter.setting import Setting, unbuffered
@@ -38,13 +38,13 @@ class LocalRun:
     """A job that only has to be started here."""
 
     plan: Plan
-    surroundings: tuple[Surroundings, ...]
+    views: tuple[SelectedView, ...]
     """Of each node; empty where ranks get none of their own."""
     warnings: tuple[str, ...]
 
     def close(self) -> None:
         """Let go of what was prepared: ranks that run have it for themselves."""
-        for one in self.surroundings:
+        for one in self.views:
             one.close()
 
 
@@ -66,28 +66,28 @@ def prepare_local(job: Job, environment: Mapping[str, str], *, only_try: bool = 
     if plan.cluster.nodes[0].view == "off":
         plan = _filled(plan, environment)
         return LocalRun(plan, (), plan.warnings)
-    found = _surround_all(plan, environment, only_try=only_try)
+    found = _select_views(plan, environment, only_try=only_try)
     plan = plan.with_view(found[0].level)
     for index, one in enumerate(found):
-        plan = plan.with_surroundings(index, one.level, one.wrapper)
+        plan = plan.with_node_view(index, one.level, one.wrapper)
     plan = _filled(plan, environment)
     warnings = [one.warning for one in found if one.warning]
     return LocalRun(plan, tuple(found), (*plan.warnings, *warnings[:1]))
 
 
-def _surround_all(
+def _select_views(
     plan: Plan, environment: Mapping[str, str], *, only_try: bool
-) -> list[Surroundings]:
+) -> list[SelectedView]:
     """Give all nodes the same: what the least of them got, where namespaces run out midway."""
     count = 1 if only_try else len(plan.cluster.nodes)
-    found: list[Surroundings] = []
+    found: list[SelectedView] = []
     for index in range(count):
-        found.append(surround(plan.node(index, ()), environment, only_try=only_try))
+        found.append(select_view(plan.node(index, ()), environment, only_try=only_try))
         least = max(found, key=lambda one: VIEWS.index(one.level))
         if least.level != found[0].level:
             for one in found:
                 one.close()
-            again = _surround_all(plan.with_view(least.level), environment, only_try=only_try)
+            again = _select_views(plan.with_view(least.level), environment, only_try=only_try)
             return [replace(one, warning=least.warning or one.warning) for one in again]
     return found
 
@@ -115,8 +115,8 @@ def start_here(run: LocalRun, environment: Mapping[str, str]) -> MachineFleet:
         ClusterUnfitError: where one cannot be started; then none is.
     """
     fleet = MachineFleet()
-    entries = [one.entry for one in run.surroundings] or [None] * len(run.plan.cluster.nodes)
-    starts = [make_start(one, environment, entries[one.node_index]) for one in run.plan.ranks()]
+    namespaces = [one.namespaces for one in run.views] or [None] * len(run.plan.cluster.nodes)
+    starts = [make_start(one, environment, namespaces[one.node_index]) for one in run.plan.ranks()]
     try:
         fleet.start(starts)
     finally:

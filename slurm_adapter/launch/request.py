@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from slurm_adapter.errors import BadValueError
 
 if TYPE_CHECKING:
-    from slurm_adapter.cluster.cluster import Node
+    from slurm_adapter.cluster import Node
     from slurm_adapter.job.job import Job
 
 GRACE_S, LINK_S, CONNECT_S = 10.0, 30.0, 60.0

@@ -24,7 +24,7 @@ FOLDER = "snapshots"
 def planned(job: Job) -> Job:
     """Return the job as it will run from a snapshot that is yet to be taken."""
     stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid4().hex[:4]}"
-    return rebased(job, f"{job.folder}/{FOLDER}/{stamp}/{os.path.basename(job.code)}")
+    return rebase(job, f"{job.folder}/{FOLDER}/{stamp}/{os.path.basename(job.code)}")
 
 
 def take(code: str, job: Job) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ def _copy(code: Code, target: Path) -> None:
             (target / entry.path).chmod(entry.mode | 0o700)
 
 
-def rebased(job: Job, code: str) -> Job:
+def rebase(job: Job, code: str) -> Job:
     """Return a job that is run from a copy of its code directory."""
 
     def there(path: str) -> str:

@@ -47,7 +47,7 @@ class Route:
 class Choice:
     """What a node's ranks should use."""
 
-    way: Route
+    route: Route
     settings: tuple[Setting, ...]
     warnings: tuple[str, ...] = ()
     hcas: Hcas | None = None
@@ -56,16 +56,16 @@ class Choice:
 
 def choose(
     node: str,
-    way: Route,
+    route: Route,
     interfaces: Sequence[Interface],
     given: Mapping[str, str],
     rdma: Callable[[], Hcas] | None = None,
 ) -> Choice:
-    """Return the settings of a node whose way to the others is known.
+    """Return the settings of a node whose route to the others is known.
 
     Args:
         node: its name, for messages.
-        way: the interface and address that were found or chosen.
+        route: the interface and address that were found or chosen.
         interfaces: all that it has.
         given: those of `VARIABLES` that the user or the site has set.
         rdma: chooses the HCAs; None where the node has none and none are named.
@@ -77,28 +77,28 @@ def choose(
     settings: list[Setting] = []
     warnings: list[str] = []
     names = [one.name for one in interfaces]
-    single, reason = way.interface, way.reason
+    single, reason = route.interface, route.reason
     if NCCL in given:
         taken = _check_nccl(node, given[NCCL], interfaces)
         warnings += _lo_warning(node, given[NCCL])
         if single not in taken:
             single, reason = taken[0], f"configured: follows your {NCCL}"
     else:
-        exact = _why_exact(way.interface, names)
-        settings.append(Setting(NCCL, f"={way.interface}", f"{way.reason}; {exact}"))
+        exact = _why_exact(route.interface, names)
+        settings.append(Setting(NCCL, f"={route.interface}", f"{route.reason}; {exact}"))
     for variable in (GLOO, TENSORPIPE):
         if variable in given:
             _check_names(node, variable, given[variable], interfaces)
         else:
             settings.append(Setting(variable, single, reason))
-    if ":" in way.address and FAMILY not in given:
-        why = f"read: the nodes meet at IPv6 addresses, here {way.address}"
+    if ":" in route.address and FAMILY not in given:
+        why = f"read: the nodes meet at IPv6 addresses, here {route.address}"
         settings.append(Setting(FAMILY, "AF_INET6", why))
     hcas = rdma() if rdma is not None else None
     if hcas is not None:
         settings += hcas.settings
         warnings += hcas.warnings
-    return Choice(way, tuple(settings), tuple(warnings), hcas)
+    return Choice(route, tuple(settings), tuple(warnings), hcas)
 
 
 def not_known_yet(environment: Mapping[str, str]) -> tuple[Setting, ...]:
@@ -118,17 +118,17 @@ def rdma_chooser(
     node: str,
     ports: Sequence[Port],
     given: Mapping[str, str],
-    hints: Mapping[str, Any],
+    overrides: Mapping[str, Any],
     find_nccl: Callable[[], NcclVersion],
 ) -> Callable[[], Hcas] | None:
     """Return what chooses a node's HCAs, None where there is nothing to choose or to check."""
-    if not ports and "NCCL_IB_HCA" not in given and "rails" not in hints:
+    if not ports and "NCCL_IB_HCA" not in given and "rails" not in overrides:
         return None
 
     def chooser() -> Hcas:
         from slurm_adapter.network.hcas import choose_hcas  # few nodes need it
 
-        return choose_hcas(node, ports, given, hints, find_nccl)
+        return choose_hcas(node, ports, given, overrides, find_nccl)
 
     return chooser
 

@@ -59,7 +59,7 @@ def choose_gids(
     node: str,
     ports: Sequence[Port],
     given: Mapping[str, str],
-    hints: Mapping[str, Any],
+    overrides: Mapping[str, Any],
     find_nccl: Callable[[], NcclVersion],
 ) -> Gids:
     """Return the addresses that RoCE ports go by; nothing for InfiniBand.
@@ -69,8 +69,8 @@ def choose_gids(
     roce = [port for port in ports if port.layer == ETHERNET]
     if not roce:
         return Gids()
-    if GID_INDEX in given or "gid_index" in hints:
-        text = given.get(GID_INDEX, str(hints.get("gid_index")))
+    if GID_INDEX in given or "gid_index" in overrides:
+        text = given.get(GID_INDEX, str(overrides.get("gid_index")))
         gids, warnings = _check_index(node, text, roce)
         configured = Setting(GID_INDEX, text, "configured: the site's hint")
         return Gids(gids, () if GID_INDEX in given else (configured,), warnings)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 HCA, DISABLE = "NCCL_IB_HCA", "NCCL_IB_DISABLE"
 TRAFFIC_CLASS, TIMEOUT = "NCCL_IB_TC", "NCCL_IB_TIMEOUT"
-_FROM_HINTS = ((TRAFFIC_CLASS, "traffic_class"), (TIMEOUT, "timeout"))
+_FROM_OVERRIDES = ((TRAFFIC_CLASS, "traffic_class"), (TIMEOUT, "timeout"))
 
 
 @record
@@ -43,7 +43,7 @@ def choose_hcas(
     node: str,
     ports: Sequence[Port],
     given: Mapping[str, str],
-    hints: Mapping[str, Any],
+    overrides: Mapping[str, Any],
     find_nccl: Callable[[], NcclVersion],
 ) -> Hcas:
     """Return what a node's ranks should use.
@@ -52,8 +52,8 @@ def choose_hcas(
         node: its name, for messages.
         ports: all of its RDMA ports.
         given: NCCL's variables that the user or the site has set; they win, and are checked.
-        hints: what no program can see: `storage_hcas`, `rails`, `gid_index`, `traffic_class`,
-            `timeout`, as `network.hints` has them.
+        overrides: what no program can see: `storage_hcas`, `rails`, `gid_index`, `traffic_class`,
+            `timeout`, as `network.overrides` checks them.
         find_nccl: asked for the version only where something depends on it.
 
     Raises:
@@ -62,16 +62,16 @@ def choose_hcas(
     if given.get(DISABLE) == "1" or given.get("NCCL_NET", "").lower() == "socket":
         return Hcas(evidence="configured: RDMA is switched off by your variables")
     if not ports:
-        _check_nothing_named(node, given, hints)
+        _check_nothing_named(node, given, overrides)
         return Hcas(evidence="read: no RDMA device")
-    rejected = {port.shown: why for port in ports if (why := _why_not(port, hints))}
+    rejected = {port.shown: why for port in ports if (why := _why_not(port, overrides))}
     usable = [port for port in ports if port.shown not in rejected]
     if HCA in given:
         chosen = _check_given(node, given[HCA], ports)
         evidence = "configured: set by you"
         rejected = {one.shown: f"not in your {HCA}" for one in ports if one not in chosen}
-    elif "rails" in hints:
-        chosen = _by_rails(node, hints["rails"], usable, rejected)
+    elif "rails" in overrides:
+        chosen = _by_rails(node, overrides["rails"], usable, rejected)
         evidence = "configured: the rails of the site file, in their order"
         rejected |= {one.shown: "not among the rails" for one in usable if one not in chosen}
     else:
@@ -80,10 +80,10 @@ def choose_hcas(
     if not chosen:
         return _none_usable(node, rejected)
     settings = [] if HCA in given else [Setting(HCA, _value(chosen), evidence)]
-    gids = choose_gids(node, chosen, given, hints, find_nccl)
-    for variable, hint in _FROM_HINTS:
-        if hint in hints and variable not in given:
-            settings.append(Setting(variable, str(hints[hint]), "configured: the site's hint"))
+    gids = choose_gids(node, chosen, given, overrides, find_nccl)
+    for variable, key in _FROM_OVERRIDES:
+        if key in overrides and variable not in given:
+            settings.append(Setting(variable, str(overrides[key]), "configured: the site's hint"))
     return Hcas(
         ports=tuple(chosen),
         gids=gids.gids,
@@ -94,10 +94,11 @@ def choose_hcas(
     )
 
 
-def _why_not(port: Port, hints: Mapping[str, Any]) -> str:
+def _why_not(port: Port, overrides: Mapping[str, Any]) -> str:
     """Return why a port is of no use for training, empty where it may be of some."""
     if any(
-        NcclList((name,), exact=True).takes(port.device, port.number) for name in _storage(hints)
+        NcclList((name,), exact=True).takes(port.device, port.number)
+        for name in _storage(overrides)
     ):
         return "storage, as the site's hint has it"
     if not port.active:
@@ -109,8 +110,8 @@ def _why_not(port: Port, hints: Mapping[str, Any]) -> str:
     return ""
 
 
-def _storage(hints: Mapping[str, Any]) -> Iterable[str]:
-    found: Iterable[str] = hints.get("storage_hcas", ())
+def _storage(overrides: Mapping[str, Any]) -> Iterable[str]:
+    found: Iterable[str] = overrides.get("storage_hcas", ())
     return found
 
 
@@ -179,15 +180,15 @@ def _check_given(node: str, value: str, ports: Sequence[Port]) -> list[Port]:
     return chosen
 
 
-def _check_nothing_named(node: str, given: Mapping[str, str], hints: Mapping[str, Any]) -> None:
+def _check_nothing_named(node: str, given: Mapping[str, str], overrides: Mapping[str, Any]) -> None:
     if HCA in given and not NcclList.parse(given[HCA]).excludes:
         raise ClusterUnfitError(
             f"{node}: {HCA}={given[HCA]} names an HCA, and there is no RDMA device",
             f"Leave {HCA} out: NCCL uses sockets there.",
         )
-    if "rails" in hints:
+    if "rails" in overrides:
         raise ClusterUnfitError(
-            f"{node} has no RDMA device; its site file has rails: {', '.join(hints['rails'])}",
+            f"{node} has no RDMA device; its site file has rails: {', '.join(overrides['rails'])}",
             "Take rails out of the [network] table, or leave the node out.",
         )
 

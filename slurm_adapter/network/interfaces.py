@@ -8,7 +8,6 @@ than all of this, is not loaded.
 from __future__ import annotations
 
 import os
-import struct
 import sys
 
 from slurm_adapter.errors import ClusterUnfitError
@@ -25,11 +24,9 @@ _ROUTE, _DUMP = 0, 0x301  # NETLINK_ROUTE; NLM_F_REQUEST | NLM_F_DUMP
 _GET_LINKS, _GET_ADDRESSES = 18, 22
 _ERROR, _DONE = 2, 3
 _INTERRUPTED = 0x10  # NLM_F_DUMP_INTR: something changed meanwhile
-_HEAD = struct.Struct("=IHHII")  # length, type, flags, sequence, port
-_LINK_HEAD = struct.Struct("=BxHiII")  # family, hardware type, index, flags, change
-_ADDRESS_HEAD = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, index
-_ATTRIBUTE = struct.Struct("=HH")
-_WITHOUT_STATISTICS = struct.pack("=HHI", 8, 29, 8)  # IFLA_EXT_MASK
+# Bytes of what stands first in a message, then for a link or an address, and in an attribute.
+_HEAD, _LINK_HEAD, _ADDRESS_HEAD, _ATTRIBUTE_HEAD = 16, 16, 8, 4
+_WITHOUT_STATISTICS = ((8, 2), (29, 2), (8, 4))  # the attribute IFLA_EXT_MASK
 _NESTED = 0x3FFF
 _READ_BYTES = 1 << 16
 _TRIES = 5
@@ -241,12 +238,15 @@ def _dumped_links() -> list[tuple[int, int, int, _Attributes]]:
     Raises:
         OSError: the kernel does not answer.
     """
-    question = _LINK_HEAD.pack(0, 0, 0, 0, 0) + _WITHOUT_STATISTICS
-    found = []
-    for body in _dump(_GET_LINKS, question):
-        _, kind, index, flags, _ = _LINK_HEAD.unpack_from(body)
-        found.append((index, kind, flags, _attributes(body, _LINK_HEAD.size, _OF_LINKS)))
-    return found
+    return [
+        (
+            _number(body[4:8]),
+            _number(body[2:4]),
+            _number(body[8:12]),
+            _attributes(body, _LINK_HEAD, _OF_LINKS),
+        )
+        for body in _dump(_GET_LINKS, bytes(_LINK_HEAD) + _packed(*_WITHOUT_STATISTICS))
+    ]
 
 
 def _dumped_addresses() -> list[tuple[int, int, int, int, int, _Attributes]]:
@@ -258,18 +258,10 @@ def _dumped_addresses() -> list[tuple[int, int, int, int, int, _Attributes]]:
         OSError: the kernel does not answer.
     """
     found = []
-    for body in _dump(_GET_ADDRESSES, _ADDRESS_HEAD.pack(0, 0, 0, 0, 0)):
-        family, prefix, flags, scope, index = _ADDRESS_HEAD.unpack_from(body)
-        found.append(
-            (
-                index,
-                family,
-                prefix,
-                scope,
-                flags,
-                _attributes(body, _ADDRESS_HEAD.size, _OF_ADDRESSES),
-            )
-        )
+    for body in _dump(_GET_ADDRESSES, bytes(_ADDRESS_HEAD)):
+        family, prefix, flags, scope = body[:4]
+        values = _attributes(body, _ADDRESS_HEAD, _OF_ADDRESSES)
+        found.append((_number(body[4:8]), family, prefix, scope, flags, values))
     return found
 
 
@@ -279,14 +271,15 @@ def _attributes(data: bytes, start: int, wanted: frozenset[int]) -> _Attributes:
     A link has fifty, and there may be hundreds of links.
     """
     found: _Attributes = {}
-    unpack, last = _ATTRIBUTE.unpack_from, len(data) - _ATTRIBUTE.size
-    while start <= last:
-        length, kind = unpack(data, start)
-        if kind & _NESTED in wanted:
-            found[kind & _NESTED] = data[start + _ATTRIBUTE.size : start + length]
-        if length < _ATTRIBUTE.size:
+    words = memoryview(data)[: len(data) & ~1].cast("H")  # the kernel's own byte order
+    at, last = start // 2, len(words) - 2
+    while at <= last:
+        length, kind = words[at], words[at + 1] & _NESTED
+        if kind in wanted:
+            found[kind] = data[at * 2 + _ATTRIBUTE_HEAD : at * 2 + length]
+        if length < _ATTRIBUTE_HEAD:
             break
-        start += length + 3 & ~3
+        at += (length + 3 & ~3) // 2
     return found
 
 
@@ -304,14 +297,15 @@ def _answer(question: int, body: bytes) -> tuple[list[bytes], bool]:
     whole = True
     kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _ROUTE)
     try:
-        kernel.send(_HEAD.pack(_HEAD.size + len(body), question, _DUMP, 1, 0) + body)
+        head = _packed((_HEAD + len(body), 4), (question, 2), (_DUMP, 2), (1, 4), (0, 4))
+        kernel.send(head + body)
         while True:
             for kind, flags, one in _messages(kernel.recv(_READ_BYTES)):
                 whole = whole and not flags & _INTERRUPTED
                 if kind == _DONE:
                     return found, whole
                 if kind == _ERROR:
-                    number = -struct.unpack_from("=i", one)[0]
+                    number = -int.from_bytes(one[:4], sys.byteorder, signed=True)
                     raise OSError(number, os.strerror(number))
                 found.append(one)
     finally:
@@ -319,8 +313,16 @@ def _answer(question: int, body: bytes) -> tuple[list[bytes], bool]:
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Yield (type, flags, rest) of each message."""
     position = 0
-    while position + _HEAD.size <= len(data):
-        length, kind, flags, _, _ = _HEAD.unpack_from(data, position)
-        yield kind, flags, data[position + _HEAD.size : position + length]
-        position += max(length, _HEAD.size) + 3 & ~3
+    while position + _HEAD <= len(data):
+        length = _number(data[position : position + 4])
+        kind = _number(data[position + 4 : position + 6])
+        flags = _number(data[position + 6 : position + 8])
+        yield kind, flags, data[position + _HEAD : position + length]
+        position += max(length, _HEAD) + 3 & ~3
+
+
+def _packed(*fields: tuple[int, int]) -> bytes:
+    """Return (number, bytes that it takes) after each other as the kernel reads them."""
+    return b"".join(number.to_bytes(size, sys.byteorder) for number, size in fields)

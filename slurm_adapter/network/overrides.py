@@ -33,7 +33,7 @@ _LONGEST_INTERFACE = 15
 
 
 def check_overrides(table: Mapping[str, object], where: str = "") -> dict[str, Any]:
-    """Return the hints of a table, each of them checked.
+    """Return the overrides of a table, each of them checked.
 
     Args:
         table: `socket_ifname` or `subnet`, `master_suffix`, `storage_hcas`, `rails`, `gid_index`,
@@ -50,29 +50,29 @@ def check_overrides(table: Mapping[str, object], where: str = "") -> dict[str, A
                 f"{prefix}there is no key '{printable(str(key))}' in [network]",
                 f"Its keys are {', '.join(KEYS)}.",
             )
-    hints = {key: _checked(key, value, prefix) for key, value in table.items()}
-    if "socket_ifname" in hints and "subnet" in hints:
+    overrides = {key: _checked(key, value, prefix) for key, value in table.items()}
+    if "socket_ifname" in overrides and "subnet" in overrides:
         raise BadValueError(
             f"{prefix}socket_ifname and subnet both choose the network", "Give one of them."
         )
-    return hints
+    return overrides
 
 
-def over(below: Mapping[str, Any], hints: Mapping[str, Any]) -> dict[str, Any]:
+def over(below: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Return one layer on top of another; a network that it chooses takes the place of the other's.
 
     It is chosen by an interface's name or by its addresses.
     """
     chosen = {"socket_ifname", "subnet"}
-    if chosen & hints.keys():
+    if chosen & overrides.keys():
         below = {key: value for key, value in below.items() if key not in chosen}
-    return {**below, **hints}
+    return {**below, **overrides}
 
 
 def from_options(
     network: str | None, master_suffix: str | None, pairs: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the hints in options of the command line.
+    """Return the overrides in options of the command line.
 
     Args:
         network: what follows `--network`: SUBNET or IFNAME.
@@ -98,10 +98,10 @@ def from_options(
     return check_overrides(table)
 
 
-def as_options(hints: Mapping[str, Any]) -> list[str]:
-    """Return hints as the words of options that `from_options` takes apart."""
+def as_options(overrides: Mapping[str, Any]) -> list[str]:
+    """Return overrides as the words of options that `from_options` takes apart."""
     words = []
-    for key, value in hints.items():
+    for key, value in overrides.items():
         text = ",".join(value) if isinstance(value, list | tuple) else str(value)
         own = _OPTIONS.get(key)
         words.append(f"--network-option={key}={text}" if own is None else f"{own}={text}")

@@ -58,15 +58,15 @@ class Report:
             ValueError: where it is none of our making.
         """
         try:
-            told: dict[str, Any] = json.loads(text)
-            nccl = told["nccl"]
+            document: dict[str, Any] = json.loads(text)
+            nccl = document["nccl"]
             return cls(
-                interfaces=tuple(map(_interface, told["interfaces"])),
-                ports=tuple(map(_port, told["ports"])),
+                interfaces=tuple(map(_interface, document["interfaces"])),
+                ports=tuple(map(_port, document["ports"])),
                 nccl=None if nccl is None else _nccl(nccl),
-                given=_texts(told["given"]),
-                gpus_near=_texts(told["gpus_near"]),
-                listens=_number(told["listens"]),
+                given=_texts(document["given"]),
+                gpus_near=_texts(document["gpus_near"]),
+                listens=_number(document["listens"]),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"it lacks {error}") from error
@@ -81,15 +81,15 @@ def _plain(value: Any) -> Any:
     return _plain(as_dict(value)) if hasattr(type(value), "__match_args__") else value
 
 
-def _interface(told: dict[str, Any]) -> Interface:
-    addresses = tuple(_made(Address, one) for one in told.pop("addresses"))
-    members = tuple(map(str, told.pop("members")))
-    return _made(Interface, {**told, "addresses": addresses, "members": members})
+def _interface(document: dict[str, Any]) -> Interface:
+    addresses = tuple(_made(Address, one) for one in document.pop("addresses"))
+    members = tuple(map(str, document.pop("members")))
+    return _made(Interface, {**document, "addresses": addresses, "members": members})
 
 
-def _port(told: dict[str, Any]) -> Port:
-    gids = tuple(_made(Gid, one) for one in told.pop("gids"))
-    return _made(Port, {**told, "gids": gids})
+def _port(document: dict[str, Any]) -> Port:
+    gids = tuple(_made(Gid, one) for one in document.pop("gids"))
+    return _made(Port, {**document, "gids": gids})
 
 
 def _made(kind: type[T], fields: dict[str, Any]) -> T:
@@ -100,18 +100,19 @@ def _made(kind: type[T], fields: dict[str, Any]) -> T:
     return found
 
 
-def _nccl(told: dict[str, Any]) -> NcclVersion:
-    number = told["number"]
-    return NcclVersion(None if number is None else tuple(map(_number, number)), str(told["where"]))
+def _nccl(document: dict[str, Any]) -> NcclVersion:
+    number = document["number"]
+    found = None if number is None else tuple(map(_number, number))
+    return NcclVersion(found, str(document["where"]))
 
 
-def _texts(told: dict[str, Any]) -> dict[str, str]:
-    return {str(name): str(value) for name, value in told.items()}
+def _texts(document: dict[str, Any]) -> dict[str, str]:
+    return {str(name): str(value) for name, value in document.items()}
 
 
-def _number(told: object) -> int:
-    _check(told, int)
-    return int(told)  # type: ignore[call-overload, no-any-return]
+def _number(value: object) -> int:
+    _check(value, int)
+    return int(value)  # type: ignore[call-overload, no-any-return]
 
 
 def _check(value: object, *kinds: type) -> None:

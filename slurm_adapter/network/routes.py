@@ -29,12 +29,12 @@ _MOST_ASKED = 64
 def route_toward(
     node: str, peers: Mapping[str, str], master: str, interfaces: Sequence[Interface]
 ) -> tuple[Route, list[str]]:
-    """Return the way to the other nodes that the kernel would take, and warnings.
+    """Return the route to the other nodes that the kernel would take, and warnings.
 
     Args:
         node: this node's name, for messages.
         peers: addresses of other nodes by their names.
-        master: the one of them that decides where ways differ.
+        master: the one of them that decides where routes differ.
         interfaces: all of this node's.
 
     Raises:
@@ -79,7 +79,7 @@ def route_toward(
 
 
 def route_named(node: str, name: str, interfaces: Sequence[Interface], family: int = 0) -> Route:
-    """Return the way by an interface of the user's choice; `family` is 4, 6, or 0 for either.
+    """Return the route by an interface of the user's choice; `family` is 4, 6, or 0 for either.
 
     Raises:
         ClusterUnfitError: where it is not there, down, or without an address.
@@ -97,7 +97,7 @@ def route_named(node: str, name: str, interfaces: Sequence[Interface], family: i
 
 
 def route_within(node: str, subnet: str, interfaces: Sequence[Interface]) -> Route:
-    """Return the way by the interface that has an address in a network.
+    """Return the route by the interface that has an address in a network.
 
     Raises:
         ClusterUnfitError: where none has.

@@ -45,18 +45,18 @@ def row_of(
     node: str, choice: Choice, interfaces: Sequence[Interface], near: Mapping[str, str]
 ) -> Row:
     """Return a node's row."""
-    own = next((one for one in interfaces if one.name == choice.way.interface), None)
+    own = next((one for one in interfaces if one.name == choice.route.interface), None)
     found = choice.hcas
     ports = found.ports if found is not None else ()
     read = found.evidence if found is not None else "read: no RDMA device"
     return Row(
         node=node,
-        interface=choice.way.interface,
-        address=choice.way.address,
+        interface=choice.route.interface,
+        address=choice.route.address,
         speed=_speed(own.speed_mbps if own is not None else None),
         hcas=_hcas(ports),
         gid=_gid(choice) if found is not None and found.gids else "-",
-        evidence=f"{choice.way.reason}; {read}",
+        evidence=f"{choice.route.reason}; {read}",
         unused=tuple(_unused(choice, interfaces)),
         near=tuple(near.items()),
     )
@@ -66,10 +66,10 @@ def _unused(choice: Choice, interfaces: Sequence[Interface]) -> list[tuple[str, 
     """Return (interface or HCA, why it is not used) for all that are not."""
     found = []
     for interface in interfaces:
-        if interface.name != choice.way.interface:
+        if interface.name != choice.route.interface:
             why = (
                 why_never(interface)
-                or f"not the way to the others, which is {choice.way.interface}"
+                or f"not the way to the others, which is {choice.route.interface}"
             )
             found.append((interface.name, why))
     return found + list(choice.hcas.rejected if choice.hcas is not None else ())

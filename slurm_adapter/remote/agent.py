@@ -1,4 +1,8 @@
-"""The head's end of one agent: started with its code, spoken to, listened to."""
+"""The head's end of one agent: started with its code, spoken to, listened to.
+
+The only piece that pumps an agent's channel, whatever it is asked for: `AgentFleet` does so for all
+of a job's together, `Requests` for one that answers.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,23 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from slurm_adapter.errors import ClusterUnfitError, printable
+from slurm_adapter.errors import ClusterUnfitError, ending_signal, printable
 from slurm_adapter.node.protocol import framing
-from slurm_adapter.node.protocol.framing import BrokenFrameError, FrameReader, frame
+from slurm_adapter.node.protocol.checked import read_told
+from slurm_adapter.node.protocol.encoding import BEAT_FRAME, request_frame
+from slurm_adapter.node.protocol.framing import BrokenMessageError, FrameReader
+from slurm_adapter.node.protocol.messages import Beat
 from slurm_adapter.quoting import shell_words
 from slurm_adapter.remote.agent_archive import interpreter_words
 from slurm_adapter.remote.transport.port import ConnectionLostError
 
 if TYPE_CHECKING:
+    from slurm_adapter.node.protocol.messages import Request, Told
     from slurm_adapter.remote.agent_archive import AgentFiles
-    from slurm_adapter.remote.transport.port import Channel, Connection
+    from slurm_adapter.remote.transport.port import CommandChannel, Connection
 
 _READ_BYTES = 1 << 20
+_WRITE_BYTES = 1 << 18
 _MOST_NOISE_BYTES = 1 << 16
 _NOT_FOUND = (126, 127)
 _SHOWN_LINES = 3
@@ -45,13 +54,15 @@ class Agent:
         self.heard_s = self.answered_s = time.monotonic()
         self.clock_s = 0.0
         """What to add to its clock's moments to have ours."""
+        self.sent = 0
+        """Bytes that went there."""
         self._run = run
         self._reader = FrameReader()
         self._unsent = bytearray()
         self._sending = threading.Lock()
         self._error = b""
         self._noise = b""
-        self._channel: Channel
+        self._channel: CommandChannel
 
     def begin(self, files: AgentFiles, limit_s: float) -> None:
         """Start it and have its code there; waits for its greeting.
@@ -59,8 +70,7 @@ class Agent:
         Raises:
             ClusterUnfitError: where it does not come.
         """
-        words = interpreter_words(self.python, self._run)
-        self._channel = self.connection.start(shell_words(words))
+        self._channel = self.connection.start(self._command(self._run))
         self.send_bytes(files.first)
         word = self._greeting(limit_s)
         if word in (framing.NEED, framing.NEED_SOURCE):
@@ -73,13 +83,26 @@ class Agent:
                 "Name one of 3.10 or later with --python PATH, or python=PATH in the host file.",
             )
 
+    def _command(self, run: str) -> str:
+        """Return what is started there, as text for a login shell."""
+        return shell_words(interpreter_words(self.python, run))
+
     def fileno(self) -> int:
         """Return a descriptor that is readable when there may be something to read."""
         return self._channel.fileno()
 
-    def send(self, kind: bytes, body: bytes = b"") -> None:
+    @property
+    def unsent(self) -> int:
+        """How many bytes wait for room."""
+        return len(self._unsent)
+
+    def send(self, request: Request) -> None:
         """Send a message; where the connection is gone the reading side will notice."""
-        self.send_bytes(frame(kind, body))
+        self.send_bytes(request_frame(request))
+
+    def beat(self) -> None:
+        """Have it know that somebody is still here."""
+        self.send_bytes(BEAT_FRAME)
 
     def send_bytes(self, data: bytes = b"") -> None:
         """Send bytes behind those that are still waiting for room."""
@@ -87,25 +110,26 @@ class Agent:
             self._unsent += data
             try:
                 while self._unsent:
-                    count = self._channel.write(bytes(self._unsent))
+                    count = self._channel.write(bytes(self._unsent[:_WRITE_BYTES]))
                     if not count:
                         return
+                    self.sent += count
                     del self._unsent[:count]
             except ConnectionLostError:
                 self._unsent.clear()
 
-    def read(self) -> list[tuple[bytes, bytes]]:
+    def read(self) -> list[Told]:
         """Return the messages that have come; sets `lost` where there will be no more."""
         self.send_bytes()
         # All that there is to ask: only then is the descriptor quiet again.
         self._channel.status()
         self._hear_error()
-        found: list[tuple[bytes, bytes]] = []
+        found: list[Told] = []
         while data := self._channel.read(_READ_BYTES):
             self.heard_s = time.monotonic()
             try:
-                found += self._reader.feed(data)
-            except BrokenFrameError as broken:
+                found += self._messages(data)
+            except BrokenMessageError as broken:
                 self.lost = str(broken)
                 return found
             if len(data) < _READ_BYTES:
@@ -113,6 +137,10 @@ class Agent:
         if data is not None and not self.lost:
             self.lost = self._why_ended()
         return found
+
+    def _messages(self, data: bytes) -> list[Told]:
+        messages = [read_told(*one) for one in self._reader.feed(data)]
+        return [one for one in messages if not isinstance(one, Beat)]
 
     def _hear_error(self) -> None:
         error = self._channel.read_error(_READ_BYTES)
@@ -172,15 +200,19 @@ class Agent:
         status = self._end_status()
         self._hear_error()
         if status in _NOT_FOUND:
-            return ClusterUnfitError(
-                f"{self.name}: it has no {self.python}" + self._other_interpreters(),
-                "Name the interpreter with --python PATH, or python=PATH in the host file.",
-            )
+            return self._no_interpreter()
         said = _last_lines(self._noise + b"\n" + self._error)
         return ClusterUnfitError(
             f"{self.name}: {self.python} ended with status {status}"
             + (f": {said}" if said else ""),
             self._try_it(),
+        )
+
+    def _no_interpreter(self) -> ClusterUnfitError:
+        self._channel.close()  # a server may allow one session at a time
+        return ClusterUnfitError(
+            f"{self.name}: it has no {self.python}" + self._other_interpreters(),
+            "Name the interpreter with --python PATH, or python=PATH in the host file.",
         )
 
     def _try_it(self) -> str:
@@ -215,8 +247,8 @@ class Agent:
         if status == framing.UNHEARD:
             self.confirmed = True
             return "it heard nothing from here for too long, and has ended what ran there"
-        number = status - 128
-        if number > 0 and number in {one.value for one in signal.Signals}:
+        number = ending_signal(status)
+        if number in {one.value for one in signal.Signals}:
             return f"its agent was ended by {signal.Signals(number).name}"
         self._hear_error()
         said = _last_lines(self._error)

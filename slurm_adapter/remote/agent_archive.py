@@ -187,6 +187,11 @@ def _first_lines(sources: dict[str, bytes], agent_code: bytes, archive: bytes) -
 
 
 def interpreter_words(python: str, run: str) -> list[str]:
-    """Return the command of an agent: nothing in it but what it is (lists of processes show it)."""
+    """Return the command of an agent that a given interpreter runs."""
+    return ["exec", python, *agent_words(run)]
+
+
+def agent_words(run: str) -> list[str]:
+    """Return what its interpreter gets: only what it is, for lists of processes show it."""
     code = 'exec(open(0,"rb",0,closefd=False).readline())'
-    return ["exec", python, "-I", "-S", "-c", code, "slurm-adapter", "agent", run]
+    return ["-I", "-S", "-c", code, "slurm-adapter", "agent", run]

@@ -1,69 +1,82 @@
-"""A login node as the submit host: one SSH connection, and a small server of ours at its other end.
+"""A login node as the submit host: one SSH connection, and one agent at its other end.
 
-Nothing is installed there: the server is sent as text, and needs a Python. What it is asked for,
-variables and secrets among it, travels in the conversation, never on a command line.
+Nothing is installed there: the agent brings its code, and needs a Python. What it is asked for,
+variables and secrets among it, travels in messages, never on a command line.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+from uuid import uuid4
 
-from slurm_adapter import errors
 from slurm_adapter.cluster.hosts import read_host_list
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.job.remote_paths import HOME
-from slurm_adapter.node.agent import basis, code_copy, copy_lock, requests
-from slurm_adapter.node.agent import login as submit_host
-from slurm_adapter.node.system import files
+from slurm_adapter.node.protocol.login_messages import (
+    FilesRead,
+    FindPath,
+    FindProgram,
+    Found,
+    LoginOpened,
+    MakeFolder,
+    OpenLogin,
+    Ran,
+    ReadFiles,
+    RemoveFolder,
+    RunProgram,
+    WriteFile,
+)
+from slurm_adapter.node.protocol.messages import RequestDone
 from slurm_adapter.quoting import shell_words
-from slurm_adapter.remote.conversation import Conversation, SilentError, ToldError, program_of
+from slurm_adapter.remote.agent import Agent
+from slurm_adapter.remote.agent_archive import agent_files, agent_words
+from slurm_adapter.remote.requests import NoReplyError, RequestError, Requests
 from slurm_adapter.remote.submit_host import NOTHING, Done
 from slurm_adapter.remote.transport.connect_all import connect_all
 from slurm_adapter.remote.transport.port import ConnectionLostError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from typing import Any
 
-    from slurm_adapter.cluster.cluster import Node
+    from slurm_adapter.cluster import Node
+    from slurm_adapter.node.protocol.login_messages import LoginRequest
+    from slurm_adapter.node.protocol.messages import Told
     from slurm_adapter.remote.transport.port import Connection
+
+T = TypeVar("T", bound="Told")
 
 CONNECT_S = 60.0
 _PATIENCE_S = 90.0
-_FIND_S = 60.0
+_BEGIN_S = 120.0
+"""What finding an interpreter and starting it may take: login shells can be slow."""
 _PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(14, 9, -1)), "python")
 _MARK = "slurm-adapter-python "
 _CHECK = (
     "import sys; sys.exit(1) if sys.version_info < (3, 10) else"
     f' sys.stdout.write("\\n{_MARK}%s\\n" % sys.executable)'
 )
-
-
-@dataclass(frozen=True)
-class Opened:
-    """What a connection to a login node came to."""
-
-    connection: Connection
-    python: str
-    home: str
-    conversation: Conversation
+# Found at hand, else in a login shell; run by the session's own shell, its environment unchanged.
+_FIND_AND_RUN = (
+    'found=$( { (eval "$1") || bash -l -c "$1"; } < /dev/null 2> /dev/null'
+    f" | sed -n 's/^{_MARK}//p' | tail -n 1);"
+    ' [ -n "$found" ] || exit 127; shift; exec "$found" "$@"'
+)
 
 
 class LoginHost:
     """A login node."""
 
-    def __init__(self, login: str, opened: Opened) -> None:
+    def __init__(self, login: str, agent: Agent) -> None:
         """Take over what `open_login` has opened."""
-        self.login, self.home, self.python = login, opened.home, opened.python
-        self.connection = opened.connection
-        self._conversation = opened.conversation
+        self.login, self.agent = login, agent
+        self._requests = Requests(agent, _PATIENCE_S)
+        opened = self._ask(OpenLogin(), LoginOpened)
+        self.home, self.python = opened.home, opened.python
 
     def has(self, program: str) -> bool:
         """See `SubmitHost.has`."""
-        return bool(self._ask("has", program=program)["found"])
+        return self._ask(FindProgram(program), Found).found
 
     def run(
         self,
@@ -74,62 +87,62 @@ class LoginHost:
         limit_s: float | None = None,
     ) -> Done:
         """See `SubmitHost.run`."""
-        answer = self._ask(
-            "run",
-            words=list(map(_sent, words)),
-            more={name: _sent(value) for name, value in more.items()},
-            without=sorted(without),
-            data=None if data is None else data.decode("utf-8", "surrogateescape"),
-            limit_s=limit_s,
+        request = RunProgram(
+            tuple(map(os.fsencode, words)),
+            {name: os.fsencode(value) for name, value in more.items()},
+            tuple(without),
+            data,
+            limit_s,
         )
-        if "lacks" in answer:
+        ran, written = self._ask_for_data(request, Ran)
+        if ran.how == "missing":
             raise FileNotFoundError(words[0])
-        if "late" in answer:
+        if ran.how == "late":
             raise TimeoutError(words[0])
-        return Done(
-            answer["status"],
-            *(_bytes(answer[end]).decode(errors="replace") for end in ("out", "err")),
-        )
+        out, error = (written.get(number, b"").decode(errors="replace") for number in (0, 1))
+        return Done(ran.status, out, error)
 
     def make_folder(self, path: str) -> None:
         """See `SubmitHost.make_folder`."""
-        self._ask("make", folder=_sent(path))
+        self._ask(MakeFolder(os.fsencode(path)), RequestDone)
 
     def write(self, path: str, data: bytes) -> None:
         """See `SubmitHost.write`."""
-        self._ask("write", path=_sent(path), data=data.decode("latin-1"))
+        self._ask(WriteFile(os.fsencode(path), data), RequestDone)
 
     def read(self, places: Sequence[tuple[str, int]]) -> list[tuple[int, bytes]]:
         """See `SubmitHost.read`."""
         if not places:
             return []
-        sent = [(_sent(path), offset) for path, offset in places]
-        return [(offset, _bytes(text)) for offset, text in self._ask("read", places=sent)["pieces"]]
+        request = ReadFiles(tuple((os.fsencode(path), offset) for path, offset in places))
+        read, pieces = self._ask_for_data(request, FilesRead)
+        if len(read.offsets) != len(places):
+            raise ClusterUnfitError(f"{self.login}: what it sends makes no sense")
+        return [(offset, pieces.get(number, b"")) for number, offset in enumerate(read.offsets)]
 
     def exists(self, path: str) -> bool:
         """See `SubmitHost.exists`."""
-        return bool(self._ask("exists", path=_sent(path))["found"])
+        return self._ask(FindPath(os.fsencode(path)), Found).found
 
     def remove(self, path: str) -> None:
         """See `SubmitHost.remove`."""
-        self._ask("remove", path=_sent(path))
+        self._ask(RemoveFolder(os.fsencode(path)), RequestDone)
 
     def close(self) -> None:
         """See `SubmitHost.close`."""
-        self._conversation.close()
-        self.connection.close()
+        self.agent.close()
 
-    def _ask(self, what: str, **details: object) -> dict[str, Any]:
+    def _ask(self, request: LoginRequest, answer: type[T]) -> T:
+        return self._ask_for_data(request, answer)[0]
+
+    def _ask_for_data(self, request: LoginRequest, answer: type[T]) -> tuple[T, dict[int, bytes]]:
         try:
-            answer = self._conversation.ask(what, **details)
-        except SilentError as error:
+            return self._requests.ask_for_data(request, answer)
+        except NoReplyError as error:
             raise ConnectionLostError(f"{self.login}: {error}") from error
-        except ToldError as error:
-            raise ClusterUnfitError(f"{self.login}: {error}", error.remedy) from error
-        if failed := answer.get("failed"):
-            remedy = failed.get("remedy") or "--job-folder DIR names another place there."
-            raise ClusterUnfitError(f"{self.login}: {failed['error']}", remedy)
-        return answer
+        except RequestError as error:
+            remedy = error.remedy or "--job-folder DIR names another place there."
+            raise ClusterUnfitError(f"{self.login}: {error}", remedy) from error
 
 
 def open_login(
@@ -140,7 +153,7 @@ def open_login(
     Args:
         login: `[user@]host`, as on the command line.
         say: gets warnings.
-        python: an interpreter there to try before others, `elsewhere.HOME` in it perhaps.
+        python: an interpreter there to try before others, `remote_paths.HOME` in it perhaps.
         limit_s: the most seconds for all attempts.
 
     Raises:
@@ -148,12 +161,14 @@ def open_login(
         BadValueError: that is no login node.
     """
     node = read_login(login)
+    files = agent_files()
 
-    def begin(connection: Connection, index: int) -> Opened:
-        del index
-        return _begin(connection, login, node.python or python)
+    def begin(connection: Connection, index: int) -> LoginHost:
+        agent = _LoginAgent(connection, index, node.python or python, str(uuid4()))
+        agent.begin(files, _BEGIN_S)
+        return LoginHost(login, agent)
 
-    return LoginHost(login, connect_all([node], begin, retry_s=limit_s, say=say).all()[0])
+    return connect_all([node], begin, retry_s=limit_s, say=say).all()[0]
 
 
 def read_login(login: str) -> Node:
@@ -171,51 +186,24 @@ def read_login(login: str) -> Node:
     return nodes[0]
 
 
-def _begin(connection: Connection, login: str, python: str) -> Opened:
-    """Find an interpreter and have it answer."""
-    found = _find_python(connection, login, python)
-    conversation = Conversation(connection, found, _program(), [], _PATIENCE_S)
-    try:
-        conversation.start()
-        answer = conversation.ask("begin")
-    except ToldError as error:
-        raise ClusterUnfitError(f"{login}: {error}", error.remedy) from error
-    return Opened(connection, found, answer["home"], conversation)
+class _LoginAgent(Agent):
+    """One whose interpreter is looked for, in the very session that it then runs in."""
 
+    def _command(self, run: str) -> str:
+        names = shell_words(_PYTHONS)
+        if self.python:
+            at_home = self.python.startswith(f"{HOME}/")
+            first = shell_words([self.python.removeprefix(HOME) if at_home else self.python])
+            home = '"$HOME"' if at_home else ""
+            names = f"{home}{first} {names}"
+        find = (
+            f'for one in {names}; do "$one" -I -S -c {shell_words([_CHECK])} && exit; done; exit 1'
+        )
+        return shell_words(["exec", "sh", "-c", _FIND_AND_RUN, "sh", find, *agent_words(run)])
 
-def _find_python(connection: Connection, login: str, python: str) -> str:
-    """Return the path of a Python that is new enough: one at hand, else one of a login shell."""
-    names = shell_words(_PYTHONS)
-    if python:
-        at_home = python.startswith(f"{HOME}/")
-        first = shell_words([python.removeprefix(HOME) if at_home else python])
-        home = '"$HOME"' if at_home else ""
-        names = f"{home}{first} {names}"
-    find = (
-        f'for one in {names}; do "$one" -I -S -c {shell_words([_CHECK])} 2> /dev/null && exit; done'
-    )
-    both = 'eval "$1"; exec bash -l -c "$1"'
-    answer = connection.run(shell_words(["sh", "-c", both, "sh", find]), limit_s=_FIND_S)
-    lines = answer.output.decode(errors="surrogateescape").split("\n")
-    paths = [line.removeprefix(_MARK) for line in lines if line.startswith(_MARK)]
-    if not paths:
-        raise ClusterUnfitError(
-            f"{login}: it has no Python 3.10 or later on its PATH",
+    def _no_interpreter(self) -> ClusterUnfitError:
+        return ClusterUnfitError(
+            f"{self.name}: it has no Python 3.10 or later on its PATH",
             "Name one there: --python /path/to/python3, or have ~/.bash_profile there put one on"
             " PATH.",
         )
-    return paths[-1]
-
-
-@cache
-def _program() -> bytes:
-    return program_of(errors, files, copy_lock, basis, code_copy, requests, submit_host)
-
-
-def _sent(text: str) -> str:
-    """Return a path or value as JSON takes it, whatever bytes it holds."""
-    return os.fsencode(text).decode("utf-8", "surrogateescape")
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("latin-1")

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from slurm_adapter.remote.submit_host import NOTHING
-from slurm_adapter.remote.transport.errors import TurnedAwayError
+from slurm_adapter.remote.transport.connect_error import TurnedAwayError
 from slurm_adapter.remote.transport.port import ConnectionLostError, NoAnswerError
 from slurm_adapter.remote.transport.unreachable import UnreachableError
 

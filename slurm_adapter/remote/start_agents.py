@@ -11,7 +11,7 @@ from slurm_adapter.remote.transport.connect_all import connect_all
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from slurm_adapter.cluster.cluster import Node
+    from slurm_adapter.cluster import Node
     from slurm_adapter.remote.transport.connect_all import Connected
     from slurm_adapter.remote.transport.port import Connection
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from slurm_adapter.errors import ClusterUnfitError
-from slurm_adapter.node.agent import login as doing
+from slurm_adapter.node.agent.submit_actions import changed, has, read_all, run, write
 from slurm_adapter.node.job_files import make_folder
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class SubmitHost(Protocol):
     def read(self, places: Sequence[tuple[str, int]]) -> list[tuple[int, bytes]]:
         """Return of each (path, offset) what stands there, with the offset it really begins at.
 
-        See `node.agent.login.read_all`.
+        See `node.agent.submit_actions.read_all`.
         """
 
     def exists(self, path: str) -> bool:
@@ -115,7 +115,7 @@ class LocalHost:
 
     def has(self, program: str) -> bool:
         """See `SubmitHost.has`."""
-        return doing.has(program, os.environ)
+        return has(program, os.environ)
 
     def run(
         self,
@@ -126,8 +126,8 @@ class LocalHost:
         limit_s: float | None = None,
     ) -> Done:
         """See `SubmitHost.run`."""
-        environment = doing.changed(os.environ, more, without)
-        status, out, error = doing.run(list(words), environment, data, limit_s, _nothing)
+        environment = changed(os.environ, more, without)
+        status, out, error = run(words, environment, data, limit_s, _nothing)
         return Done(status, out.decode(errors="replace"), error.decode(errors="replace"))
 
     def make_folder(self, path: str) -> None:
@@ -141,7 +141,7 @@ class LocalHost:
             if place.exists() and not place.is_file():
                 place.write_bytes(data)
             else:
-                doing.write(os.fsencode(path), data)
+                write(os.fsencode(path), data)
         except OSError as error:
             raise ClusterUnfitError(
                 f"{path} cannot be written: {error.strerror}",
@@ -150,7 +150,7 @@ class LocalHost:
 
     def read(self, places: Sequence[tuple[str, int]]) -> list[tuple[int, bytes]]:
         """See `SubmitHost.read`."""
-        return doing.read_all((os.fsencode(path), offset) for path, offset in places)
+        return read_all((os.fsencode(path), offset) for path, offset in places)
 
     def exists(self, path: str) -> bool:
         """See `SubmitHost.exists`."""

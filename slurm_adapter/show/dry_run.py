@@ -160,7 +160,7 @@ def started_line(plan: Plan, rank: RankPlan) -> str:
 
 
 def seen_around(plan: Plan) -> list[tuple[str, str]]:
-    """Return (what, what it shows) for the surroundings that ranks get; empty without any."""
+    """Return (what, what it shows) for the view that ranks get; empty without any."""
     view = plan.cluster.nodes[0].view
     rows = [(HOSTS, "the machine's own lines, and every worker's name with one address")]
     if view == "full":

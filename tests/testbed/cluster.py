@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from types import TracebackType
 
 from testbed import daemons, enter, netns, processes, waiting
+from testbed.child import Child
 from testbed.jobs import JobEnd, parse_end
 from testbed.names import ACCOUNTS, ADA, ADDRESSES, HEAD, NODES, SYSTEM_PATH
 from testbed.ssh import SshHosts
@@ -44,7 +45,7 @@ class SlurmCluster:
         self._supervisor = supervisor
         self._pids = pids
         self._holders = {host: os.pidfd_open(pid) for host, pid in pids.items()}
-        self._children: list[subprocess.Popen[str]] = []
+        self._children: list[Child[str]] = []
         self._ssh: SshHosts | None = None
 
     @classmethod
@@ -118,10 +119,11 @@ class SlurmCluster:
         stdout: enter.Stream = subprocess.PIPE,
         stderr: enter.Stream = subprocess.PIPE,
         new_session: bool = True,
-    ) -> "subprocess.Popen[str]":
+    ) -> Child[str]:
         """Start a program on `node` as `user` with a login's environment plus `env`.
 
-        The Popen is the program itself: signals sent to it arrive there.
+        The child is the program itself: signals sent to it arrive there. Use it as a context
+        manager, that it is ended and waited for whatever happens.
         """
         if not self._holders:
             raise ClusterError("the cluster has been stopped")
@@ -154,7 +156,7 @@ class SlurmCluster:
         cwd: str | os.PathLike[str] = ADA.home,
         env: Mapping[str, str] | None = None,
         input: str | None = None,  # noqa: A002 - the name that subprocess.run uses
-        timeout: float = 60.0,
+        timeout: float = waiting.LONG_S,
     ) -> "subprocess.CompletedProcess[str]":
         """Run a program to its end; after `timeout` seconds kill all that it started.
 
@@ -164,11 +166,7 @@ class SlurmCluster:
         stdin = subprocess.DEVNULL if input is None else subprocess.PIPE
         child = self.popen(argv, node=node, user=user, cwd=cwd, env=env, stdin=stdin)
         with child:
-            try:
-                out, err = child.communicate(input, timeout=timeout)
-            except BaseException:
-                enter.kill_tree(child.pid)
-                raise
+            out, err = child.communicate(input, timeout=timeout)
         return subprocess.CompletedProcess(child.args, child.returncode, out, err)
 
     def outside(self, path: str | os.PathLike[str]) -> Path:
@@ -214,13 +212,17 @@ class SlurmCluster:
         """Return where the test process finds a host's files as that host sees them."""
         return Path(f"/proc/{self._pids[node]}/root")
 
+    def daemons(self) -> set[int]:
+        """Return the children of this process that serve the hosts: they come and go with them."""
+        return set(self._ssh.daemons()) if self._ssh else set()
+
     def start_ssh(self) -> SshHosts:
         """Start an sshd on each node, unless that has been done."""
         if not self._ssh:
             self._ssh = SshHosts(self)
         return self._ssh
 
-    def wait_for_job(self, job_id: int | str, timeout: float = 60.0) -> JobEnd:
+    def wait_for_job(self, job_id: int | str, timeout: float = waiting.LONG_S) -> JobEnd:
         """Return how a job ended, once Slurm has also cleaned up after it.
 
         The file of ended jobs is watched; Slurm itself is asked when that

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from testbed import enter, processes, state
+from testbed.child import Child
 from testbed.names import HEAD, MUNGE, NODES, ROOT, SYSTEM_PATH, Account
 from testbed.slurmconf import SLURMCTLD_PORT
+from testbed.waiting import LONG_S
 
-START_LIMIT_S = 30.0
 _STEP_S = 0.05
 
 
@@ -17,14 +18,19 @@ class StartError(Exception):
     """The cluster did not come up; the text ends with what its daemons logged."""
 
 
-def start(holders: dict[str, int], directory: Path, pause: Callable[[float], None]) -> None:
+def start(
+    holders: dict[str, int],
+    directory: Path,
+    running: dict[str, Child[str]],
+    pause: Callable[[float], None],
+) -> None:
     """Start every daemon and return when all nodes are idle.
 
-    `holders` are pidfds by host name. `pause` sleeps, and raises when nobody
-    wants the cluster any more.
+    `holders` are pidfds by host name. What was started comes into `running` at
+    once, by the daemon's name, for the caller to end. `pause` sleeps, and raises
+    when nobody wants the cluster any more.
     """
-    deadline = time.monotonic() + START_LIMIT_S
-    running: dict[str, subprocess.Popen[str]] = {}
+    deadline = time.monotonic() + LONG_S
 
     def launch(host: str, name: str, *argv: str, account: Account = ROOT) -> None:
         with (directory / f"run/slurm/log/{name}.out").open("wb") as log:
@@ -44,7 +50,7 @@ def start(holders: dict[str, int], directory: Path, pause: Callable[[float], Non
                 f"{name} ({p.returncode})" for name, p in running.items() if p.poll() is not None
             ]
             if dead or time.monotonic() > deadline:
-                reason = f"ended: {', '.join(dead)}" if dead else f"{START_LIMIT_S:.0f} s passed"
+                reason = f"ended: {', '.join(dead)}" if dead else f"{LONG_S:.0f} s passed"
                 raise StartError(f"waiting for {what}: {reason}\n{log_tails(directory)}")
             pause(_STEP_S)
 
@@ -72,7 +78,7 @@ def log_tails(directory: Path, lines: int = 15) -> str:
 
 
 def _idle(head: int) -> set[str]:
-    asked = enter.spawn(
+    with enter.spawn(
         head,
         ["sinfo", "--noheader", "--Node", "--partition=train", "--format=%N %T"],
         account=ROOT,
@@ -80,6 +86,6 @@ def _idle(head: int) -> set[str]:
         env=enter.login_environment(ROOT),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-    )
-    pairs = [line.split() for line in asked.communicate()[0].splitlines()]
+    ) as asked:
+        pairs = [line.split() for line in asked.communicate()[0].splitlines()]
     return {pair[0] for pair in pairs if pair[1:] == ["idle"]}

@@ -4,17 +4,14 @@ There is no `nsenter` in between: signals reach the program itself, its exit
 status is the Popen's own, and its arguments pass through no shell.
 """
 
-import contextlib
 import os
-import signal
 import subprocess
-import time
 import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import IO, Any
 
 from testbed import kernel
+from testbed.child import Child
 from testbed.names import Account
 
 _PLACES = kernel.CLONE_NEWNS | kernel.CLONE_NEWUTS | kernel.CLONE_NEWIPC | kernel.CLONE_NEWNET
@@ -46,7 +43,7 @@ def spawn(
     stdout: Stream = None,
     stderr: Stream = None,
     new_session: bool = True,
-) -> "subprocess.Popen[str]":
+) -> Child[str]:
     """Start `argv` in the namespaces of the process behind the pidfd `holder`.
 
     A PID namespace takes effect on children only: this thread borrows the
@@ -68,7 +65,7 @@ def spawn(
         with warnings.catch_warnings():
             # Python 3.12 warns of forks beside threads; `settle` takes no lock of theirs.
             warnings.simplefilter("ignore", DeprecationWarning)
-            return subprocess.Popen(
+            return Child(
                 argv,
                 env=env,
                 stdin=stdin,
@@ -77,7 +74,7 @@ def spawn(
                 encoding="utf-8",
                 errors="surrogateescape",
                 start_new_session=new_session,
-                preexec_fn=settle,  # noqa: PLW1509 - the only way in that keeps a direct child
+                preexec_fn=settle,
             )
     except subprocess.SubprocessError as error:
         # Popen tells only that `settle` failed; of its steps, chdir is the one that can.
@@ -85,38 +82,3 @@ def spawn(
     finally:
         kernel.setns(own, kernel.CLONE_NEWPID)
         os.close(own)
-
-
-def kill_tree(root: int) -> None:
-    """SIGKILL `root`, its session and every descendant, until none of them is left."""
-    doomed = {root}
-    for _ in range(50):
-        living = _living()
-        before = -1
-        while before != len(doomed):
-            before = len(doomed)
-            doomed |= {
-                pid for pid, (parent, session) in living.items() if {parent, session} & doomed
-            }
-        targets = doomed & living.keys()
-        if not targets:
-            return
-        for pid in targets:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.01)
-
-
-def _living() -> dict[int, tuple[int, int]]:
-    """Return parent and session of every process of the machine that has not ended."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdecimal():
-            continue
-        try:
-            fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-        except OSError:
-            continue
-        if fields[0] not in "ZX":
-            found[int(entry.name)] = (int(fields[1]), int(fields[3]))
-    return found

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loopback import LoopbackSshd, public_part, why_no_sshd
+from testbed.child import Child
 from testbed.daemons import StartError
+from testbed.waiting import LONG_S
 
 DEFAULT_COUNT = 250
 MOST = 254
-_END_LIMIT_S = 20.0
 _OPTIONS = {
     "MaxStartups": "1000:30:2000",
     "LogLevel": "INFO",
@@ -46,7 +47,7 @@ class ManyHosts:
         Raises StartError with what was said; `unavailable` tells beforehand.
         """
         own_namespace = ["unshare", "--pid", "--kill-child", "--mount-proc"]
-        server = subprocess.Popen(
+        server = Child(
             [
                 *(own_namespace if os.geteuid() == 0 else ()),
                 *(sys.executable, "-m", "testbed.many", str(count)),
@@ -116,12 +117,12 @@ def serve(count: int, options: dict[str, str]) -> None:
         sys.stdin.read()
 
 
-def _end(server: "subprocess.Popen[str]") -> None:
+def _end(server: Child[str]) -> None:
     """End its input, at which it tidies up; after a while, kill it."""
     if server.stdin:
         server.stdin.close()
     try:
-        server.wait(_END_LIMIT_S)
+        server.wait(LONG_S)
     except subprocess.TimeoutExpired:
         server.kill()
 

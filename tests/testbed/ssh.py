@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING
 
 from testbed import daemons, faults, processes
 from testbed.names import ADA, ADDRESSES, NODES, SYSTEM_PATH
+from testbed.waiting import LONG_S
 
 if TYPE_CHECKING:
+    from testbed.child import Child
     from testbed.cluster import SlurmCluster
 
 _FOLDER = "/run/ssh"
 _SSHD = "/usr/sbin/sshd"
 _PORT = 22
-_START_LIMIT_S = 20.0
 _STEP_S = 0.005
 _OPTIONS = (
     f"Port={_PORT}",
@@ -47,7 +48,7 @@ class SshHosts:
     def __init__(self, cluster: "SlurmCluster") -> None:
         """Make every key and start an sshd on each node."""
         self.cluster = cluster
-        self._daemons: dict[str, subprocess.Popen[str]] = {}
+        self._daemons: dict[str, Child[str]] = {}
         self._make_keys()
         for node in self.nodes:
             self._launch(node)
@@ -71,7 +72,7 @@ class SshHosts:
         daemon = self._daemons.pop(node, None)
         if daemon:
             daemon.kill()
-            daemon.wait(_START_LIMIT_S)
+            daemon.wait(LONG_S)
 
     @contextlib.contextmanager
     def restarted(
@@ -131,6 +132,10 @@ class SshHosts:
         """Return the pid, outside, of a node's listening sshd."""
         return self._daemons[node].pid
 
+    def daemons(self) -> list[int]:
+        """Return the pids, outside, of every listening sshd."""
+        return [daemon.pid for daemon in self._daemons.values()]
+
     def sshd_pids(self, node: str) -> list[int]:
         """Return every sshd process of a node: the listener and all of each connection."""
         return [pid for pid in self.cluster.pids(node) if processes.program(pid) == "sshd"]
@@ -156,10 +161,8 @@ class SshHosts:
         folder = self._outside(_FOLDER)
         folder.mkdir()
         wanted = [self._host_key(n, changed=c) for n in self.nodes for c in (False, True)]
-        makers = [_start_keygen(self._outside(path)) for path in (*wanted, f"{_FOLDER}/user_key")]
-        for maker in makers:
-            if maker.wait(_START_LIMIT_S) != 0:
-                raise daemons.StartError(f"ssh-keygen failed: {maker.args}")
+        for path in (*wanted, f"{_FOLDER}/user_key"):
+            _make_key(self._outside(path))
         mine = self._outside(f"{_FOLDER}/user_key")
         public = mine.with_suffix(".pub").read_text()
         for node in self.nodes:
@@ -201,7 +204,7 @@ class SshHosts:
 
     def _wait_until_listening(self, node: str) -> None:
         daemon = self._daemons[node]
-        deadline = time.monotonic() + _START_LIMIT_S
+        deadline = time.monotonic() + LONG_S
         while not processes.listens(daemon.pid, _PORT):
             if daemon.poll() is not None or time.monotonic() > deadline:
                 raise daemons.StartError(f"sshd of {node}:\n{self.cluster.log_tails()}")
@@ -214,6 +217,6 @@ class SshHosts:
         return self.cluster.state / path.lstrip("/")
 
 
-def _start_keygen(path: Path) -> "subprocess.Popen[bytes]":
+def _make_key(path: Path) -> None:
     words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", path.name, "-f", path]
-    return subprocess.Popen(words, env={"PATH": SYSTEM_PATH}, stdin=subprocess.DEVNULL)
+    subprocess.run(words, env={"PATH": SYSTEM_PATH}, stdin=subprocess.DEVNULL, check=True)

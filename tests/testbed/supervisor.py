@@ -20,18 +20,22 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from testbed import daemons, kernel, mounts, netns, state
 from testbed.names import HEAD, NODES
 
-_END_LIMIT_S = 5.0
+if TYPE_CHECKING:
+    from testbed.child import Child
+
+_END_LIMIT_S = 60.0
 
 
 def serve(project: Path) -> None:
     """Build the cluster, report it on standard output, keep it until the pipe closes."""
     directory = state.path_of(os.getpid())
     first: int | None = None
+    running: dict[str, Child[str]] = {}
     try:
         state.sweep()
         state.create(directory)
@@ -47,8 +51,8 @@ def serve(project: Path) -> None:
         for node in NODES:
             netns.ip_batch(pids[node], netns.node_commands(node))
         handles = {host: os.pidfd_open(pid) for host, pid in pids.items()}
-        daemons.start(handles, directory, _pause)
-        # Nobody asks for a daemon's exit status: let the kernel reap them all.
+        daemons.start(handles, directory, running, _pause)
+        # Nobody asks for a daemon's exit status while it serves: let the kernel reap them all.
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         _report({"state": str(directory), "holders": pids})
         while True:
@@ -61,6 +65,8 @@ def serve(project: Path) -> None:
         _handle_stop_signals(signal.SIG_IGN)
         if first is not None:
             _end(first)
+        for daemon in running.values():
+            daemon.wait()  # it ended with its namespace
         shutil.rmtree(directory, ignore_errors=True)
 
 

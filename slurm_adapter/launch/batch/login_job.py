@@ -9,7 +9,7 @@ from slurm_adapter.job.remote_paths import HOME, at_home
 from slurm_adapter.launch.container_runtime import warn_of_image
 from slurm_adapter.launch.snapshot import check_boot
 from slurm_adapter.record import replace
-from slurm_adapter.remote.code import Target, find_code, sync
+from slurm_adapter.remote.code import find_code, sync
 
 if TYPE_CHECKING:
     from typing import Any
@@ -91,4 +91,4 @@ def copy(code: Code, job: Job, submit_host: LoginHost) -> Synced:
     Raises:
         ClusterUnfitError: it cannot be written there.
     """
-    return sync(code, job.code, [Target(submit_host.connection, submit_host.python)], seeded=True)
+    return sync(code, job.code, [submit_host.agent], with_basis=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from slurm_adapter.cluster.cluster import Cluster, Node, Run
+from slurm_adapter.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.hostlist import expand_hostlist
 from slurm_adapter.contracts import wanted_view
 from slurm_adapter.errors import BadValueError

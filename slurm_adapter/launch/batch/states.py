@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from slurm_adapter.errors import NODE_LOST, ClusterUnfitError, printable
+from slurm_adapter.errors import NODE_LOST, ClusterUnfitError, printable, signal_status
 from slurm_adapter.remote.submit_host import owner
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _ended(job_id: str, state: str, status: int, signal: int) -> BatchState:
     """Return a job's state with the exit status that stands for its end."""
     if state in _WAITING | _GOING:
         return BatchState(job_id, state)
-    own = status or (128 + signal if signal else 0)
+    own = status or (signal_status(signal) if signal else 0)
     if state == "COMPLETED":
         return BatchState(job_id, state, status=own)
     return BatchState(job_id, state, status=_BY_STATE.get(state) or own or 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.contracts import contract_of
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.launch.script.options import GPUS, MEMORY

@@ -5,20 +5,19 @@ Several may follow it at once: a node that is told twice to end its ranks ends t
 
 from __future__ import annotations
 
-import signal
 import time
 from typing import TYPE_CHECKING
 
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.errors import NODE_LOST, AdapterError, ClusterUnfitError
 from slurm_adapter.launch.observer import Chunk
 from slurm_adapter.launch.records import End
 from slurm_adapter.launch.ssh.fleet import AgentFleet, Timing, together
-from slurm_adapter.node.protocol import framing
-from slurm_adapter.node.protocol.records import pack
+from slurm_adapter.node.protocol.messages import Follow, Following
 from slurm_adapter.node.ranks.events import Ended, Lost, Output
 from slurm_adapter.node.ranks.first_failure import FirstFailure
 from slurm_adapter.node.ranks.supervise import Supervisor
+from slurm_adapter.node.ranks.terminator import Terminator
 from slurm_adapter.node.system.identity import lives
 from slurm_adapter.remote.start_agents import begin_agents
 
@@ -206,19 +205,10 @@ def _attach(job: SshRecord, fleet: AgentFleet, *, stay: bool, output: bool = Tru
     hosts = [job.hosts[agent.index] for agent in fleet.agents]
     ranks = [host.its_ranks for host in hosts]
     requests = [
-        pack(
-            {
-                "run": job.run,
-                "index": agent.index,
-                "ranks": tuple(mine),
-                "stay": stay,
-                "output": output,
-                "link_s": job.link_s,
-            }
-        )
+        Follow(job.run, agent.index, tuple(mine), stay, output, job.link_s)
         for agent, mine in zip(fleet.agents, ranks, strict=True)
     ]
-    answers, refusals = fleet.ask_each(requests, framing.FOLLOW, framing.FACTS)
+    answers, refusals = fleet.ask_each(requests, Following)
     without = [
         AdapterError(_named(agent, refusals[agent.index].found), refusals[agent.index].remedy)
         for agent in fleet.agents
@@ -231,7 +221,7 @@ def _attach(job: SshRecord, fleet: AgentFleet, *, stay: bool, output: bool = Tru
     fleet.leave_out(agent for agent in fleet.agents if agent.index in refusals)
     for agent in fleet.agents:
         if agent.index in answers:
-            agent.clock_s = agent.answered_s - float(answers[agent.index])
+            agent.clock_s = agent.answered_s - answers[agent.index].clock_s
     fleet.take_ranks(
         [
             mine if agent.index in answers else range(0)
@@ -248,16 +238,15 @@ def _named(agent: Agent, words: str) -> str:
 
 def _end(fleet: AgentFleet) -> list[str]:
     """End a job on all its nodes; return words for each where that is not confirmed."""
-    fleet.send(signal.SIGTERM)
-    kill_at = time.monotonic() + fleet.timing.grace_s + _PATIENCE_S
-    killed = False
+    terminator = Terminator(_DEATH_S)
+    terminator.begin(time.monotonic(), fleet.timing.grace_s + _PATIENCE_S)
     while fleet.remains():
-        for _ in fleet.events(_POLL_S):
-            continue
-        if time.monotonic() > kill_at and killed:
+        now = time.monotonic()
+        if now > terminator.killed_at_s + _DEATH_S:
             late = [agent for agent in fleet.agents if not agent.gone]
             return [*fleet.left, *(f"{one.name}: its agent does not end" for one in late)]
-        if time.monotonic() > kill_at:
-            fleet.send(signal.SIGKILL)
-            kill_at, killed = time.monotonic() + _DEATH_S, True
+        while (number := terminator.due(now)) is not None:
+            fleet.send(number)
+        for _ in fleet.events(_POLL_S):
+            continue
     return fleet.left

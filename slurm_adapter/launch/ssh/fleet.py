@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import selectors
 import signal
-import struct
 import threading
 import time
 from contextlib import suppress
@@ -13,16 +12,31 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from slurm_adapter.errors import NODE_LOST, AdapterError, ClusterUnfitError, printable
-from slurm_adapter.node.protocol import framing
+from slurm_adapter.node.protocol.framing import beat_s
+from slurm_adapter.node.protocol.messages import (
+    Begun,
+    Follow,
+    Go,
+    Gone,
+    Kill,
+    RankEnded,
+    RankOutput,
+    Stop,
+    Unfit,
+    UpToDate,
+    Warned,
+)
 from slurm_adapter.node.ranks.events import Ended, Lost, Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from slurm_adapter.node.protocol.messages import Request, Told
     from slurm_adapter.node.ranks.events import Event
     from slurm_adapter.remote.agent import Agent
 
 T = TypeVar("T")
+M = TypeVar("M", bound="Told")
 
 _MOST_REASONS = 5
 _END_S = 10.0
@@ -53,7 +67,7 @@ class AgentFleet:
         self.timing, self._warn = timing, warn
         self._ranks: dict[int, Agent] = {}
         self._known: dict[int, range] = {}
-        self._early: list[tuple[Agent, bytes, bytes]] = []
+        self._early: list[tuple[Agent, Told]] = []
         self._following = False
         self._selector = selectors.DefaultSelector()
         self._woken, self._waker = os.pipe()
@@ -73,31 +87,31 @@ class AgentFleet:
         """Whether ranks of a detached job run on where they cannot be reached from here."""
 
     def _beat(self) -> None:
-        while not self._ended.wait(framing.beat_s(self.timing.link_s)):
+        while not self._ended.wait(beat_s(self.timing.link_s)):
             for agent in self.agents:
                 if not agent.gone:
-                    agent.send(framing.BEAT)
+                    agent.beat()
 
-    def ask(self, messages: Sequence[bytes], kind: bytes, answer: bytes) -> list[bytes]:
-        """Send each agent a message and return the answers of all, in node order.
+    def ask(self, requests: Sequence[Request], answer: type[M]) -> list[M]:
+        """Send each agent a request and return the answers of all, in node order.
 
         Raises:
             AdapterError: naming every node that cannot, and why.
         """
-        answers, refusals = self.ask_each(messages, kind, answer)
+        answers, refusals = self.ask_each(requests, answer)
         if refusals:
             raise together([refusals[index] for index in sorted(refusals)])
         return [answers[agent.index] for agent in self.agents]
 
     def ask_each(
-        self, messages: Sequence[bytes], kind: bytes, answer: bytes
-    ) -> tuple[dict[int, bytes], dict[int, AdapterError]]:
-        """Send each agent a message and return what they answer, and why others do not."""
-        self._following = kind == framing.FOLLOW
+        self, requests: Sequence[Request], answer: type[M]
+    ) -> tuple[dict[int, M], dict[int, AdapterError]]:
+        """Send each agent a request and return what they answer, and why others do not."""
+        self._following = any(isinstance(request, Follow) for request in requests)
         sent_s = time.monotonic()
-        for agent, message in zip(self.agents, messages, strict=True):
-            agent.send(kind, message)
-        answers: dict[int, bytes] = {}
+        for agent, request in zip(self.agents, requests, strict=True):
+            agent.send(request)
+        answers: dict[int, M] = {}
         refusals: dict[int, AdapterError] = {}
         while len(answers) + len(refusals) < len(self.agents):
             if time.monotonic() - sent_s > _PHASE_S:
@@ -108,17 +122,17 @@ class AgentFleet:
                 }
                 break
             for agent in self._ready(1.0):
-                for got, body in agent.read():
-                    if got == answer:
-                        answers[agent.index] = body
+                for told in agent.read():
+                    if isinstance(told, answer):
+                        answers[agent.index] = told
                         agent.answered_s = time.monotonic()
-                    elif got == framing.UNFIT:
-                        refusals[agent.index] = _refusal(body)
+                    elif isinstance(told, Unfit):
+                        refusals[agent.index] = _refusal(told)
                     else:  # ranks of a fast node may speak before those of a slow one have begun
-                        self._early.append((agent, got, body))
+                        self._early.append((agent, told))
                 if agent.lost and agent.index not in answers | refusals:
                     refusals[agent.index] = ClusterUnfitError(f"{agent.name}: {agent.lost}")
-        self._early = [one for one in self._early if not self._warned(*one)]
+        self._early = [(agent, told) for agent, told in self._early if not self._warned(told)]
         return answers, refusals
 
     def leave_out(self, agents: Iterable[Agent]) -> None:
@@ -132,7 +146,7 @@ class AgentFleet:
         Raises:
             ClusterUnfitError: where one cannot be started; whoever calls ends the others.
         """
-        self.ask([b""] * len(self.agents), framing.GO, framing.BEGUN)
+        self.ask([Go()] * len(self.agents), Begun)
         self.take_ranks(ranks)
 
     def take_ranks(self, ranks: Sequence[range]) -> None:
@@ -155,10 +169,10 @@ class AgentFleet:
             yield from self._event(*one)
         # Lost while all were asked: nothing more comes that would wake us.
         lost = [agent for agent in self.agents if agent.lost and not agent.gone]
-        limit_s = 0.0 if early or lost else min(limit_s, framing.beat_s(self.timing.link_s))
+        limit_s = 0.0 if early or lost else min(limit_s, beat_s(self.timing.link_s))
         for agent in dict.fromkeys((*lost, *self._ready(limit_s))):
-            for kind, body in agent.read():
-                yield from self._event(agent, kind, body)
+            for told in agent.read():
+                yield from self._event(agent, told)
             if agent.lost and not agent.gone:
                 if self._following and not agent.unreachable:  # the run has an agent of its own
                     agent.lost = f"nobody follows it there any more: {agent.lost}"
@@ -166,10 +180,10 @@ class AgentFleet:
                 yield from self._lose(agent)
         yield from self._silent()
 
-    def _event(self, agent: Agent, kind: bytes, body: bytes) -> Iterator[Event]:
+    def _event(self, agent: Agent, told: Told) -> Iterator[Event]:
         try:
-            yield from self._of_rank(agent, kind, body)
-        except (ValueError, struct.error):  # of a node that is broken, or somebody's tool
+            yield from self._of_rank(agent, told)
+        except ValueError:  # of a node that is broken, or somebody's tool
             agent.lost = "what it sends makes no sense"
             yield from self._lose(agent)
 
@@ -179,37 +193,34 @@ class AgentFleet:
             raise ValueError(rank)
         return rank
 
-    def _of_rank(self, agent: Agent, kind: bytes, body: bytes) -> Iterator[Event]:
-        if kind == framing.OUTPUT:
-            rank, lines, is_error = framing.read_output(body)
-            yield Output(self._own(agent, rank), lines, is_error)
-        elif kind == framing.ENDED:
-            rank, status, at_s = framing.read_ended(body)
-            self._ranks.pop(self._own(agent, rank), None)
-            yield Ended(rank, status, at_s + agent.clock_s)
-        elif kind == framing.GONE:
-            if body:
-                self.left.append(f"{agent.name}: {printable(body.decode(errors='replace'))}")
+    def _of_rank(self, agent: Agent, told: Told) -> Iterator[Event]:
+        if isinstance(told, RankOutput):
+            yield Output(self._own(agent, told.rank), told.lines, told.is_error)
+        elif isinstance(told, RankEnded):
+            self._ranks.pop(self._own(agent, told.rank), None)
+            yield Ended(told.rank, told.status, told.at_s + agent.clock_s)
+        elif isinstance(told, Gone):
+            if told.left:
+                self.left.append(f"{agent.name}: {printable(told.left)}")
             if agent in self._ranks.values():
                 agent.lost = "how its ranks ended is not known there"
                 yield from self._lose(agent)
             else:
                 self._let_go(agent)
-        elif kind == framing.READY and self._following:  # it has told all that there is
+        elif isinstance(told, UpToDate) and self._following:  # it has told all that there is
             for rank in [rank for rank, one in self._ranks.items() if one is agent]:
                 del self._ranks[rank]
             self._let_go(agent)
-        elif kind == framing.UNFIT:
-            agent.lost = _refusal(body).found
+        elif isinstance(told, Unfit):
+            agent.lost = _refusal(told).found
             yield from self._lose(agent)
         else:
-            self._warned(agent, kind, body)
+            self._warned(told)
 
-    def _warned(self, agent: Agent, kind: bytes, body: bytes) -> bool:
-        del agent
-        if kind == framing.WARNING:
-            self._warn(printable(body.decode(errors="replace")))
-        return kind in (framing.WARNING, framing.BEAT)
+    def _warned(self, told: Told) -> bool:
+        if isinstance(told, Warned):
+            self._warn(printable(told.text))
+        return isinstance(told, Warned)
 
     def _silent(self) -> Iterator[Event]:
         """Notice agents that say nothing any more; the time this process slept does not count."""
@@ -280,9 +291,9 @@ class AgentFleet:
             if agent.gone:
                 continue
             if number == signal.SIGKILL:
-                agent.send(framing.KILL)
+                agent.send(Kill())
             else:
-                agent.send(framing.STOP, f"{self.timing.grace_s:g}".encode())
+                agent.send(Stop(self.timing.grace_s))
 
     def wake(self) -> None:
         """Make `events` return now; after `close` there is nothing to wake."""
@@ -303,13 +314,9 @@ class AgentFleet:
         return iter(())
 
 
-def _refusal(body: bytes) -> AdapterError:
-    try:
-        status, found, remedy = body.decode(errors="replace").split("\0")
-        error = AdapterError(found, remedy)
-        error.exit_status = int(status)
-    except ValueError:
-        return ClusterUnfitError("a node refuses, and says why in no way that makes sense")
+def _refusal(unfit: Unfit) -> AdapterError:
+    error = AdapterError(unfit.found, unfit.remedy)
+    error.exit_status = unfit.status
     return error
 
 

@@ -12,7 +12,13 @@ import time
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
-from slurm_adapter.errors import NODE_LOST, AdapterError, BadValueError, ClusterUnfitError
+from slurm_adapter.errors import (
+    NODE_LOST,
+    AdapterError,
+    BadValueError,
+    ClusterUnfitError,
+    signal_status,
+)
 from slurm_adapter.launch.handle import JobHandle, JobState, StopNotConfirmedError, unheard
 from slurm_adapter.launch.rank_logs import RankReader
 from slurm_adapter.launch.records import HEAD_KILLED, NOT_STARTED, End
@@ -29,7 +35,7 @@ if TYPE_CHECKING:
     from slurm_adapter.launch.store import SshEntry
 
 LOOK_S = 0.2
-_STOPPED = End(128 + signal.SIGTERM, "stopped by you", stopped=True)
+_STOPPED = End(signal_status(signal.SIGTERM), "stopped by you", stopped=True)
 _CONFIRM_S = 15.0
 """What ending a job may take beyond its grace and its time-out for links."""
 

@@ -7,7 +7,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from slurm_adapter.cluster.cluster import Cluster
+from slurm_adapter.cluster import Cluster
 from slurm_adapter.contracts import with_exported_master
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.launch.head import start_head

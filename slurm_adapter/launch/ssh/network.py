@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING
 from slurm_adapter.cluster.hostlist import fold_hostlist
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.launch.ssh.fleet import of_each
-from slurm_adapter.network import routes
 from slurm_adapter.network.addresses import network_of
 from slurm_adapter.network.choose import Route, choose, given_variables, rdma_chooser
 from slurm_adapter.network.gids import NcclVersion
 from slurm_adapter.network.interfaces import listed
-from slurm_adapter.node.protocol import framing
-from slurm_adapter.node.protocol.records import pack
+from slurm_adapter.network.routes import holder_of, route_named, route_within, why_never
+from slurm_adapter.node.protocol.messages import Tried, TryConnections
 from slurm_adapter.record import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from slurm_adapter.cluster.cluster import Node
+    from slurm_adapter.cluster import Node
     from slurm_adapter.job.job import Job
     from slurm_adapter.launch.ssh.fleet import AgentFleet
     from slurm_adapter.network.choose import Choice
@@ -33,10 +32,10 @@ _MOST_SHOWN = 4
 
 @dataclass(frozen=True)
 class Network:
-    """One way in which all nodes may be able to meet."""
+    """One network by which all nodes may be able to meet."""
 
     name: str
-    ways: tuple[Route, ...]
+    routes: tuple[Route, ...]
     """For each node, in rank order."""
     speed_mbps: int
     """The least of the interfaces', 0 where one does not say."""
@@ -80,10 +79,11 @@ def choose_network(
         if failed and networks.index(one) < networks.index(network)
     ]
     reasoned = [
-        _reasoned(network, way, index, nodes, without) for index, way in enumerate(network.ways)
+        _reasoned(network, route, index, nodes, without)
+        for index, route in enumerate(network.routes)
     ]
     return of_each(
-        lambda node, report, way: _choose(job, node, report, way),
+        lambda node, report, route: _choose(job, node, report, route),
         zip(nodes, reports, reasoned, strict=True),
     )
 
@@ -104,26 +104,28 @@ def candidates(
     )
     if None not in fixed:
         return [_network("the network that you chose", fixed, reports, reached)]
-    # A node whose way is fixed has that one into each network.
-    open_ways = [
-        _by_network(report) if way is None else None
-        for way, report in zip(fixed, reports, strict=True)
+    # A node whose route is fixed has that one into each network.
+    open_routes = [
+        _by_network(report) if route is None else None
+        for route, report in zip(fixed, reports, strict=True)
     ]
-    first = next(one for one in open_ways if one is not None)
-    names = [name for name in first if all(one is None or name in one for one in open_ways)]
+    first = next(one for one in open_routes if one is not None)
+    names = [name for name in first if all(one is None or name in one for one in open_routes)]
     found = []
     for name in names:
         into = [
-            way if one is None else one[name] for way, one in zip(fixed, open_ways, strict=True)
+            route if one is None else one[name]
+            for route, one in zip(fixed, open_routes, strict=True)
         ]
         found.append(_network(name, into, reports, reached))
     if not any(one.reached for one in found):
         into = [
-            way or _at(report, at) for way, report, at in zip(fixed, reports, reached, strict=True)
+            route or _at(report, at)
+            for route, report, at in zip(fixed, reports, reached, strict=True)
         ]
         if None not in into:
             found.append(_network("the addresses of the host list", into, reports, reached))
-    found = [one for one in found if len({way.address for way in one.ways}) == len(nodes)]
+    found = [one for one in found if len({route.address for route in one.routes}) == len(nodes)]
     if not found:
         raise _no_common(nodes, reports)
     rdma = all(any(port.active for port in report.ports) for report in reports)
@@ -132,13 +134,13 @@ def candidates(
 
 
 def _fixed(job: Job, node: Node, report: Report) -> Route | None:
-    """Return the way that the user or the site chose for a node, None where nobody did."""
-    hints = job.network
+    """Return the route that the user or the site chose for a node, None where nobody did."""
+    overrides = job.network
     if node.interface is not None:
-        way = routes.route_named(node.name, node.interface, report.interfaces)
-        return replace(way, reason="configured: the interface that the host list names")
+        route = route_named(node.name, node.interface, report.interfaces)
+        return replace(route, reason="configured: the interface that the host list names")
     if node.address is not None:
-        holder = routes.holder_of(node.address, report.interfaces)
+        holder = holder_of(node.address, report.interfaces)
         if holder is None:
             raise ClusterUnfitError(
                 f"{node.name} has no interface with {node.address}, the address in the host list",
@@ -146,18 +148,18 @@ def _fixed(job: Job, node: Node, report: Report) -> Route | None:
             )
         why = "configured: it has the address that the host list gives"
         return Route(holder.name, node.address, why)
-    if "subnet" in hints:
-        return routes.route_within(node.name, hints["subnet"], report.interfaces)
-    if "socket_ifname" in hints:
-        return routes.route_named(node.name, hints["socket_ifname"], report.interfaces)
+    if "subnet" in overrides:
+        return route_within(node.name, overrides["subnet"], report.interfaces)
+    if "socket_ifname" in overrides:
+        return route_named(node.name, overrides["socket_ifname"], report.interfaces)
     return None
 
 
 def _by_network(report: Report) -> dict[str, Route]:
-    """Return a node's way into each network that it has an address in."""
+    """Return a node's route into each network that it has an address in."""
     found: dict[str, Route] = {}
     for interface in report.interfaces:
-        if routes.why_never(interface) is None:
+        if why_never(interface) is None:
             for address in interface.usable:
                 name = network_of(address.ip, address.prefix)
                 found.setdefault(name, Route(interface.name, address.ip, ""))
@@ -165,20 +167,20 @@ def _by_network(report: Report) -> dict[str, Route]:
 
 
 def _at(report: Report, address: str) -> Route | None:
-    holder = routes.holder_of(address, report.interfaces)
+    holder = holder_of(address, report.interfaces)
     return None if holder is None else Route(holder.name, address, "")
 
 
 def _network(
     name: str, found: Sequence[Route | None], reports: Sequence[Report], reached: Sequence[str]
 ) -> Network:
-    """Return a network; none of the ways may be None."""
-    into = tuple(way for way in found if way is not None)
+    """Return a network; none of the routes may be None."""
+    into = tuple(route for route in found if route is not None)
     speeds = [
-        next((one.speed_mbps or 0 for one in report.interfaces if one.name == way.interface), 0)
-        for way, report in zip(into, reports, strict=True)
+        next((one.speed_mbps or 0 for one in report.interfaces if one.name == route.interface), 0)
+        for route, report in zip(into, reports, strict=True)
     ]
-    same = all(way.address == at for way, at in zip(into, reached, strict=True))
+    same = all(route.address == at for route, at in zip(into, reached, strict=True))
     return Network(name, into, min(speeds), same)
 
 
@@ -193,55 +195,55 @@ def _tried(
     In a ring every node is reached by one and reaches one; node 0 is where all ranks meet.
     """
     ring = [sorted({0, (index + 1) % len(nodes)} - {index}) for index in range(len(nodes))]
-    messages = [
-        pack(
-            [
-                (network.ways[index].address, network.ways[peer].address, reports[peer].listens)
+    requests = [
+        TryConnections(
+            tuple(
+                (network.routes[index].address, network.routes[peer].address, reports[peer].listens)
                 for network in networks
                 for peer in peers
-            ]
+            )
         )
         for index, peers in enumerate(ring)
     ]
-    answers = fleet.ask(messages, framing.TRY, framing.TRIED)
+    answers = fleet.ask(requests, Tried)
     failures: list[list[str]] = [[] for _ in networks]
     for index, (peers, answer) in enumerate(zip(ring, answers, strict=True)):
-        results = iter(answer.decode(errors="replace").split("\0"))
+        results = iter(answer.reasons)
         for network, failed in zip(networks, failures, strict=True):
             for peer in peers:
                 why = next(results, "it did not say")
                 if why:
-                    way, other = network.ways[index], network.ways[peer]
+                    route, other = network.routes[index], network.routes[peer]
                     failed.append(
-                        f"{nodes[index].name} ({way.interface}, {way.address}) cannot reach"
+                        f"{nodes[index].name} ({route.interface}, {route.address}) cannot reach"
                         f" {nodes[peer].name} ({other.address}): {why[:80]}"
                     )
     return failures
 
 
 def _reasoned(
-    network: Network, way: Route, index: int, nodes: Sequence[Node], without: Sequence[str]
+    network: Network, route: Route, index: int, nodes: Sequence[Node], without: Sequence[str]
 ) -> Route:
-    """Return a way with the evidence that it leads to the others."""
+    """Return a route with the evidence that it leads to the others."""
     peer = nodes[0 if index else 1].name
-    reason = f"measured: connected to {peer} from {way.address}"
-    if way.reason:
-        reason = f"{way.reason}; {reason}"
+    reason = f"measured: connected to {peer} from {route.address}"
+    if route.reason:
+        reason = f"{route.reason}; {reason}"
     elif network.speed_mbps and not network.reached:
         reason += f", the fastest network that all nodes share ({network.speed_mbps / 1000:g} Gb/s)"
-    return replace(way, reason="; ".join((reason, *without)))
+    return replace(route, reason="; ".join((reason, *without)))
 
 
-def _choose(job: Job, node: Node, report: Report, way: Route) -> Choice:
+def _choose(job: Job, node: Node, report: Report, route: Route) -> Choice:
     given = given_variables({**job.env, **node.env}, report.given)
     nccl = report.nccl or NcclVersion(None, "not looked for")
     rdma = rdma_chooser(node.name, report.ports, given, job.network, lambda: nccl)
-    return choose(node.name, way, report.interfaces, given, rdma)
+    return choose(node.name, route, report.interfaces, given, rdma)
 
 
 def _no_common(nodes: Sequence[Node], reports: Sequence[Report]) -> ClusterUnfitError:
     shown = [
-        f"{node.name}: {listed(one for one in report.interfaces if routes.why_never(one) is None)}"
+        f"{node.name}: {listed(one for one in report.interfaces if why_never(one) is None)}"
         for node, report in zip(nodes[:_MOST_SHOWN], reports, strict=False)
     ]
     return ClusterUnfitError(

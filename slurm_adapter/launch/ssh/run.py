@@ -14,7 +14,7 @@ from slurm_adapter.launch.boot_files import boot_warnings
 from slurm_adapter.launch.records import NOT_STARTED, End, SshHost, SshRecord
 from slurm_adapter.launch.ssh.fleet import AgentFleet, Timing
 from slurm_adapter.launch.ssh.monitor import Monitor
-from slurm_adapter.launch.ssh.start import look_around, new_run, rebased_to_hosts, settle, start
+from slurm_adapter.launch.ssh.start import look_around, new_run, rebase_to_hosts, settle, start
 from slurm_adapter.launch.store import Store
 from slurm_adapter.node.system.identity import identity
 from slurm_adapter.record import replace
@@ -46,7 +46,7 @@ class SshRun:
             request: what to start where.
             observer: told of everything.
             heed_signals: whether signals end the job while it is watched, or of a detached job
-                the monitoring: for a process whose main thread does that.
+                the watching: for a process whose main thread does that.
 
         Raises:
             AdapterError: naming those that cannot be had.
@@ -168,17 +168,16 @@ class SshRun:
         if elastic is not None and elastic[0] <= nodes:
             elastic = (elastic[0], nodes)
         job = replace(job, nodes=nodes, elastic=elastic)
-        return rebased_to_hosts(job) if self._request.sync else job
+        return rebase_to_hosts(job) if self._request.sync else job
 
     def _copy_code(self, moved: Job) -> None:
         """Copy the code to where the moved job has it on all hosts."""
-        from slurm_adapter.remote.code import Target, find_code, sync  # pathspec
+        from slurm_adapter.remote.code import find_code, sync  # pathspec
 
         job, observer = self._request.job, self._observer
         jobs = f"{job.code}/slurm-adapter"  # where jobs have their folders unless told otherwise
         code = find_code(job.code, (job.folder, jobs))
-        targets = [Target(agent.connection, agent.python) for agent in self._fleet.agents]
-        synced = sync(code, moved.code, targets)
+        synced = sync(code, moved.code, self._fleet.agents)
         self._copies = [host.version for host in synced.hosts]
         for warning in synced.warnings:
             observer.warn(warning)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from slurm_adapter.cluster.cluster import Cluster, Node, Run
+from slurm_adapter.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import VISIBLE_DEVICES
 from slurm_adapter.contracts import wanted_view
 from slurm_adapter.errors import ClusterUnfitError, printable
 from slurm_adapter.job.options import VIEWS
-from slurm_adapter.launch.snapshot import rebased
+from slurm_adapter.launch.snapshot import rebase
 from slurm_adapter.launch.ssh.network import choose_network
 from slurm_adapter.network.addresses import is_loopback
 from slurm_adapter.network.choose import not_known_yet
@@ -21,8 +20,8 @@ from slurm_adapter.network.report import Report
 from slurm_adapter.network.table import row_of
 from slurm_adapter.node.agent.leftovers import RUN_VARIABLE
 from slurm_adapter.node.facts.ports import FIRST_PORT
-from slurm_adapter.node.protocol import framing
-from slurm_adapter.node.protocol.records import pack, pack_plans
+from slurm_adapter.node.protocol.messages import Facts, Look, Ready, TakePlan
+from slurm_adapter.node.protocol.records import pack_plans
 from slurm_adapter.node.ranks.packages import package_settings
 from slurm_adapter.plan import Plan, make_plan
 from slurm_adapter.record import replace
@@ -90,43 +89,40 @@ def look_around(
     """
     wanted = job.wanted_port(environment)
     requests = [
-        pack(
-            {
-                "job": job,
-                "name": node.name,
-                "address": node.address,
-                "python": node.python,
-                "several": len(nodes) > 1,
-                "code": code_is_there,
-                "copy": None if copies is None else copies[index],
-                "first": index == 0,
-                "port": wanted,
-                "run": run,
-                "detached": fleet.timing.detached,
-                "grace_s": fleet.timing.grace_s,
-                "link_s": fleet.timing.link_s,
-            }
+        Look(
+            job=job,
+            name=node.name,
+            address=node.address,
+            python=node.python,
+            several=len(nodes) > 1,
+            code=code_is_there,
+            copy=None if copies is None else copies[index],
+            first=index == 0,
+            port=wanted,
+            run=run,
+            detached=fleet.timing.detached,
+            grace_s=fleet.timing.grace_s,
+            link_s=fleet.timing.link_s,
         )
         for index, node in enumerate(nodes)
     ]
-    answers = fleet.ask(requests, framing.ASK, framing.FACTS)
-    found = [_facts(answer) for answer in answers]
+    found = fleet.ask(requests, Facts)
     for agent, facts in zip(fleet.agents, found, strict=True):
-        agent.clock_s = agent.answered_s - float(facts["clock"])
+        agent.clock_s = agent.answered_s - facts.clock_s
     known = tuple(_known(job, node, facts) for node, facts in zip(nodes, found, strict=True))
     _check_addresses(known)
     rows: list[Row] = []
     warnings: list[str] = []
-    if all("network" in facts for facts in found):
+    if all(facts.network is not None for facts in found):
         reports = [_report(node, facts) for node, facts in zip(nodes, found, strict=True)]
-        reached = [facts["address"] for facts in found]
+        reached = [facts.address for facts in found]
         choices = choose_network(job, nodes, reports, reached, fleet)
         known = tuple(_on_network(*one) for one in zip(known, choices, strict=True))
         for node, choice, report in zip(nodes, choices, reports, strict=True):
             rows.append(row_of(node.name, choice, report.interfaces, report.gpus_near))
             warnings += choice.warnings
     if wanted is None:
-        port = int(found[0]["port"])
+        port = found[0].port or FIRST_PORT
         reason = f"the first free one on {known[0].address} from {FIRST_PORT} up"
     else:
         port, reason = wanted
@@ -138,7 +134,7 @@ def look_around(
 
 def dry_plan(job: Job, nodes: Sequence[Node], environment: Mapping[str, str]) -> Plan:
     """Return the plan as far as it is known without asking any host."""
-    known = tuple(_known(job, node, {}) for node in nodes)
+    known = tuple(_known(job, node, None) for node in nodes)
     if len(known) > 1:
         more = not_known_yet({})
         known = tuple(replace(one, settings=(*one.settings, *more)) for one in known)
@@ -192,77 +188,53 @@ def settle(plan: Plan, fleet: AgentFleet, *, only_try: bool = False) -> Plan:
     Raises:
         AdapterError: naming every node that cannot; the fleet has to be ended then.
     """
-    settled = plan
-    answers = _give(settled, fleet, only_try=only_try)
-    if any(one.wrapper or one.level != node.view for one, node in _with_nodes(answers, plan)):
-        for index, one in enumerate(answers):
-            settled = settled.with_surroundings(index, one.level, one.wrapper)
-        answers = _give(settled, fleet, only_try=only_try)
-        for one, node in _with_nodes(answers, settled):
-            if one.level != node.view:
-                raise ClusterUnfitError(f"{node.name} tells now this of its view, now that")
+    final = plan
+    answers = _give(plan, fleet, only_try=only_try)
+    for index, one in enumerate(answers):
+        final = final.with_node_view(index, one.view, one.wrapper)
+    if final is not plan:
+        answers = _give(final, fleet, only_try=only_try)
+        for one, node in zip(answers, final.cluster.nodes, strict=True):
+            if one.view != node.view:
+                raise ClusterUnfitError(f"{node.name} says now this, now that of its view")
     if only_try:
         for index, one in enumerate(answers):
-            settled = settled.filled(index, one.own_values)
-    return settled
+            final = final.filled(index, dict(one.own_values))
+    return final
 
 
 def start(plan: Plan, fleet: AgentFleet) -> Plan:
-    """Settle a plan, and when all nodes are ready start all ranks; return it.
+    """Settle a plan, and when all nodes are ready start all ranks; return what they start by.
 
     Raises:
         AdapterError: naming every node that cannot; the fleet has to be ended then.
     """
-    settled = settle(plan, fleet)
+    final = settle(plan, fleet)
     fleet.run(
         [
             range(first, first + count)
             for first, count in zip(plan.first_ranks, plan.ranks_per_node, strict=True)
         ]
     )
-    return settled
+    return final
 
 
-@dataclass(frozen=True)
-class _Readiness:
-    """What a node gives to its ranks, and puts into the plan's holes."""
-
-    level: str
-    wrapper: str
-    own_values: Mapping[str, str]
-
-
-def _give(plan: Plan, fleet: AgentFleet, *, only_try: bool) -> list[_Readiness]:
+def _give(plan: Plan, fleet: AgentFleet, *, only_try: bool) -> list[Ready]:
     """Give every node its part of a plan; return what they say to it."""
-    kind = framing.ONLY_TRY if only_try else framing.IN_EARNEST
     parts = map(plan.node, range(len(plan.cluster.nodes)))
-    messages = [kind + part for part in pack_plans(parts)]
-    return [_readiness(body) for body in fleet.ask(messages, framing.PLAN, framing.READY)]
+    answers = fleet.ask([TakePlan(part, only_try) for part in pack_plans(parts)], Ready)
+    for one in answers:
+        if one.view not in VIEWS:
+            raise ClusterUnfitError(f"a node gives a view that there is not: {printable(one.view)}")
+    return answers
 
 
-def _with_nodes(answers: Sequence[_Readiness], plan: Plan) -> Iterator[tuple[_Readiness, Node]]:
-    yield from zip(answers, plan.cluster.nodes, strict=True)
-
-
-def _readiness(body: bytes) -> _Readiness:
-    texts = body.decode("utf-8", "surrogateescape").split("\0")
-    level, wrapper, *own = (*texts, "")
-    if level not in VIEWS:
-        raise ClusterUnfitError(f"a node gives a view that there is not: {printable(level)}")
-    return _Readiness(level, wrapper, dict(one.partition("=")[::2] for one in own))
-
-
-def _facts(body: bytes) -> dict[str, str]:
-    texts = body.decode("utf-8", "surrogateescape").split("\0")
-    return {name: value for name, _, value in (text.partition("=") for text in texts)}
-
-
-def _known(job: Job, node: Node, facts: Mapping[str, str]) -> Node:
+def _known(job: Job, node: Node, facts: Facts | None) -> Node:
     """Return a node with what is known of it now."""
-    gpus, reason, settings = _gpus(job, node, int(facts["gpus"]) if "gpus" in facts else None)
+    gpus, reason, settings = _gpus(job, node, None if facts is None else facts.gpus)
     return replace(
         node,
-        address=facts.get("address", node.address),
+        address=node.address if facts is None else facts.address,
         address_reason=node.address_reason if node.address else "where this machine reached it",
         gpus=gpus,
         gpus_reason=reason,
@@ -271,9 +243,9 @@ def _known(job: Job, node: Node, facts: Mapping[str, str]) -> Node:
     )
 
 
-def _report(node: Node, facts: Mapping[str, str]) -> Report:
+def _report(node: Node, facts: Facts) -> Report:
     try:
-        return Report.from_json(facts["network"])
+        return Report.from_json(facts.network or "")
     except ValueError as error:
         raise ClusterUnfitError(
             f"{node.name}: what it tells of its network makes no sense"
@@ -284,8 +256,8 @@ def _on_network(node: Node, choice: Choice) -> Node:
     """Return a node as it is reached on the network that was chosen."""
     return replace(
         node,
-        address=choice.way.address,
-        address_reason=f"its address on {choice.way.interface}",
+        address=choice.route.address,
+        address_reason=f"its address on {choice.route.interface}",
         settings=(*node.settings, *choice.settings),
     )
 
@@ -333,9 +305,9 @@ def _check_addresses(nodes: Sequence[Node]) -> None:
         )
 
 
-def rebased_to_hosts(job: Job) -> Job:
+def rebase_to_hosts(job: Job) -> Job:
     """Return a job that is run from the copy of its code directory in its folder on each host."""
-    return rebased(job, f"{job.folder}/code/{os.path.basename(job.code)}")
+    return rebase(job, f"{job.folder}/code/{os.path.basename(job.code)}")
 
 
 def new_run() -> str:

@@ -23,7 +23,9 @@ def earlier(folder: bytes) -> Iterator[bytes]:
             yield b"/".join((place, stamp, name))
 
 
-def seed(source: bytes, folder: bytes, paths: Iterable[bytes], alive: Callable[[], None]) -> None:
+def fill_from(
+    source: bytes, folder: bytes, paths: Iterable[bytes], alive: Callable[[], None]
+) -> None:
     """Copy files and directories, as far as that can be: what is not right then is sent anyway.
 
     Args:

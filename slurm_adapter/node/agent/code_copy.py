@@ -17,18 +17,18 @@ from contextlib import suppress
 from slurm_adapter.errors import ClusterUnfitError
 from slurm_adapter.node.agent import basis, copy_lock
 from slurm_adapter.node.agent.copy_lock import STATE
+from slurm_adapter.node.protocol.copy_messages import Differences, unpack_entries
 from slurm_adapter.node.system import files
 from slurm_adapter.node.system.files import as_bytes, as_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any, BinaryIO
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from slurm_adapter.node.protocol.copy_messages import Entry
 
 MARKER = ".slurm-adapter-copy"
 """In the copy: says what it is, and lists what is in it."""
-END = 0xFFFFFFFF
-"""In the place of a file's number: no more of them."""
 
 _ABOUT = b"A copy made by slurm-adapter ssh --sync, which changes it with the next job.\n"
 _LOCK_S = 30
@@ -38,27 +38,22 @@ _OLD_S = 24 * 3600
 class Wanted:
     """One file, directory or link of the code, as the head sends it."""
 
-    def __init__(self, fields: list[Any]) -> None:
-        self.kind: str = fields[0]
-        self.mode: int = fields[1]
-        self.size: int = fields[2]
-        self.modified_ns: int = fields[3]
-        self.path = as_bytes(fields[4])
-        self.target = as_bytes(fields[5])
+    def __init__(self, entry: Entry) -> None:
+        self.kind, self.mode, self.size, self.modified_ns, self.path, self.target = entry
 
 
 class CodeCopy:
     """The copy in one directory. Methods raise `OSError` or `ClusterUnfitError`."""
 
-    def __init__(self, destination: str, token: str, alive: Callable[[], None]) -> None:
+    def __init__(self, folder: bytes, token: str, alive: Callable[[], None]) -> None:
         """Take a name for the copy; `alive` is called with each step of what may take long."""
-        self._folder = as_bytes(destination)
+        self._folder = folder
         self._state = os.path.dirname(self._folder) + b"/" + as_bytes(STATE)
         self._marker = self._at(as_bytes(MARKER))
         self._sign = self._in_state(f"seen-{token}")
         self._part = self._in_state(f"part-{token}")
         self._token = token
-        self._use = -1
+        self._lock = self._use = -1
         self._alive = alive
         self._wanted: list[Wanted] = []
         self._known: set[bytes] = set()
@@ -89,7 +84,7 @@ class CodeCopy:
 
     def claim(self) -> None:
         """Take the directory for this sync alone; it is ours, or empty, or not there yet."""
-        self._lock()
+        self._take_lock()
         try:
             os.mkdir(self._folder)
         except FileExistsError:
@@ -107,7 +102,7 @@ class CodeCopy:
             raise ClusterUnfitError(f"{as_text(self._marker)} was not written by --sync")
         self._known = set(paths)
 
-    def seed(self) -> None:
+    def begin_with_basis(self) -> None:
         """Begin a new copy, in `PLACE/STAMP/NAME`, with the newest earlier one there."""
         if self._known:
             return
@@ -117,21 +112,20 @@ class CodeCopy:
                 if about != _ABOUT or not paths:
                     continue
                 self._known = set(paths)
-                self._write_list()  # before anything is made, as in `prepare`
-                basis.seed(source, self._folder, paths, self._alive)
+                self._write_list()  # before anything is made, as in `arrange`
+                basis.fill_from(source, self._folder, paths, self._alive)
                 return
 
-    def compare(self, entries: Iterable[list[Any]]) -> dict[str, Any]:
-        """Return the numbers of files that are not as they are to be.
+    def compare(self, listing: bytes) -> Differences:
+        """Return what is not as it is to be.
 
-        They are missing; or an older version is there, for the size differs; or one that may be
-        the same, for only the time differs: then with its digest. Of directories and links only
-        how many are not there.
+        Files are missing; or an older version is there, for the size differs; or one that may be
+        the same, for only the time differs: then with its digest.
 
         Args:
-            entries: the fields of everything that is to be here, a directory before what is in it.
+            listing: all that is to be here, packed, a directory before what is in it.
         """
-        self._wanted = list(map(Wanted, entries))
+        self._wanted = list(map(Wanted, unpack_entries(listing)))
         missing: list[int] = []
         older: list[int] = []
         doubtful: list[tuple[int, str]] = []
@@ -158,9 +152,9 @@ class CodeCopy:
                 doubtful.append((count, files.digest_of(path)))
             elif stat.S_IMODE(facts.st_mode) != wanted.mode:
                 self._wrong_modes.append(wanted)
-        return {"missing": missing, "older": older, "doubtful": doubtful, "others": others}
+        return Differences(tuple(missing), tuple(older), tuple(doubtful), others)
 
-    def prepare(self, *, changed: bool) -> int:
+    def arrange(self, *, changed: bool) -> int:
         """Take away what is no longer wanted, make directories and links; return how many went.
 
         Args:
@@ -187,17 +181,17 @@ class CodeCopy:
                 os.replace(self._part, path)
         return removed
 
-    def fill(self, stream: BinaryIO) -> None:
-        """Write the files whose contents come, each at one stroke."""
-        while (count := number(stream)) != END:
+    def fill(self, numbers: Sequence[int], pieces: Iterator[bytes]) -> None:
+        """Write files, each at one stroke; an empty piece is a file's end."""
+        for count in numbers:
             self._alive()
             wanted = self._wanted[count]
             path = self._at(wanted.path)
             try:
                 files.unlink(self._part)
                 with open(self._part, "xb") as file:
-                    while size := number(stream):
-                        file.write(exactly(stream, size))
+                    while piece := next(pieces):
+                        file.write(piece)
                 files.settle(self._part, wanted.mode, wanted.modified_ns)
                 os.replace(self._part, path)
             except OSError as error:
@@ -224,18 +218,23 @@ class CodeCopy:
         return [as_text(one.path) for one in absolute if not os.path.exists(one.target)]
 
     def close(self) -> None:
-        """Leave nothing behind but the copy."""
+        """Leave nothing behind but the copy, which others may take now."""
         for path in (self._sign, self._part):
             with suppress(OSError):
                 files.unlink(path)
+        for descriptor in (self._use, self._lock):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._lock = self._use = -1
 
-    def _lock(self) -> None:
-        descriptor = os.open(self._in_state("lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    def _take_lock(self) -> None:
+        self._lock = os.open(self._in_state("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + _LOCK_S
-        while not copy_lock.try_lock(descriptor, fcntl.LOCK_EX):  # held until this process ends
+        while not copy_lock.try_lock(self._lock, fcntl.LOCK_EX):
             if time.monotonic() > deadline:
                 raise ClusterUnfitError(f"another --sync into {as_text(self._folder)} goes on")
             time.sleep(0.1)
+            self._alive()
 
     def _remove(self, path: bytes) -> bool:
         self._alive()
@@ -286,16 +285,3 @@ class CodeCopy:
 
     def _in_state(self, name: str) -> bytes:
         return self._state + b"/" + as_bytes(name)
-
-
-def exactly(stream: BinaryIO, count: int) -> bytes:
-    """Return so many bytes of a stream; `EOFError` where it ends before."""
-    data = stream.read(count)
-    if len(data) < count:
-        raise EOFError
-    return data
-
-
-def number(stream: BinaryIO) -> int:
-    """Return the number that comes next, in four bytes."""
-    return int.from_bytes(exactly(stream, 4), "big")

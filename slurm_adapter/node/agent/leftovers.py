@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
-import time
 
 from slurm_adapter.node.agent.run_folder import state_home
+from slurm_adapter.node.system.processes import kill_all
 from slurm_adapter.paths import read_text
 
 TYPE_CHECKING = False
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RUN_VARIABLE = "SLURM_ADAPTER_RUN"
-_AGAIN_S = 0.01
-_DYING_S = 5.0
-"""What waits for a disk that does not answer does not even die of SIGKILL."""
 
 
 def _folder() -> str:
@@ -87,17 +83,7 @@ def _ended_runs() -> Iterator[tuple[str, int]]:
 
 def end_run(run: str) -> int:
     """Kill every process of a run, and what it forks meanwhile; return how many that were."""
-    killed: set[int] = set()
-    deadline = time.monotonic() + _DYING_S
-    while (found := list(_of_run(run))) and time.monotonic() < deadline:
-        killed.update(found)
-        for pid in found:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        time.sleep(_AGAIN_S)
-    return len(killed)
+    return kill_all(lambda: list(_of_run(run)) or None)
 
 
 def _of_run(run: str) -> Iterator[int]:

@@ -1,140 +1,159 @@
-"""The node's side of a job over SSH: look, be told the plan, start the ranks, end them all.
+"""The far end of everything: one agent that does what its head asks for, and then ends.
 
-Everything comes over stdin and goes over stdout, as `frames` has it. The agent outlives nothing:
-it ends its ranks when it is told to, when stdin ends, and when the head is silent for too long.
+What it may be asked for is known here, how that is done is not: ranks of a job, which it does not
+outlive; a detached run to be followed; a copy of the code; what a login node has to do.
 """
 
 from __future__ import annotations
 
 import gc
-import os
-import select
 
 from slurm_adapter.errors import AdapterError
 from slurm_adapter.node.agent import prepare
-from slurm_adapter.node.protocol import framing
-from slurm_adapter.node.protocol.framing import FrameReader, frame
-from slurm_adapter.node.protocol.records import unpack, unpack_plan
+from slurm_adapter.node.agent.head_channel import HeadChannel, HeadGoneError, unfit
+from slurm_adapter.node.protocol.messages import (
+    Data,
+    Follow,
+    Look,
+    TakePlan,
+    Tried,
+    TryConnections,
+)
+from slurm_adapter.node.protocol.records import unpack_plan
 from slurm_adapter.node.system.namespaces import RefusedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from socket import socket
-    from typing import Any
+    from typing import Protocol
 
     from slurm_adapter.node.agent.prepare import Prepared
+    from slurm_adapter.node.protocol.messages import Request
 
-_READ_BYTES = 1 << 16
+    class Answering(Protocol):
+        """What answers requests of one kind."""
+
+        @property
+        def patience_s(self) -> float:
+            """Seconds of silence after which the head is taken for lost."""
+
+        def answer(self, request: Request) -> None:
+            """Do what is asked for, and tell the head."""
+
+        def close(self) -> None:
+            """Leave nothing behind that is nobody's any more."""
+
+
 _FIRST_WORD_S = 3600.0
-"""Until the head asks something: it may still be waiting for a password, or copying code."""
-
-
-class Line:
-    """The messages of the head, one after the other, while nothing else has to be watched."""
-
-    def __init__(self) -> None:
-        self.reader = FrameReader()
-        """Whoever listens after this goes on with it: it may hold half a message."""
-        self._waiting: list[tuple[bytes, bytes]] = []
-
-    def next(self, limit_s: float) -> tuple[bytes, bytes] | None:
-        """Return the next message other than a heartbeat; None where there will be no more.
-
-        `limit_s` are seconds of silence after which the head is taken for lost.
-        """
-        while True:
-            while self._waiting:
-                kind, body = self._waiting.pop(0)
-                if kind != framing.BEAT:
-                    return kind, body
-            if not select.select([0], [], [], limit_s)[0]:
-                return None
-            data = os.read(0, _READ_BYTES)
-            if not data:
-                return None
-            self._waiting += self.reader.feed(data)
+"""Until the head asks something: it may still be waiting for a password."""
 
 
 def main(arguments: list[str]) -> int:
     """Serve one head; return the exit status of this process."""
     del arguments  # they are there for whoever reads a list of processes
-    line = Line()
+    channel = HeadChannel()
     try:
-        return _serve(line)
-    except AdapterError as error:
-        say(framing.UNFIT, *refusal(error))
-        return error.exit_status
+        request = _answer_all(channel)
+        if isinstance(request, Look):
+            return _run_ranks(request, channel)
+        if isinstance(request, Follow):
+            from slurm_adapter.node.agent.follow import follow
 
-
-def _serve(line: Line) -> int:
-    asked = line.next(_FIRST_WORD_S)
-    if asked is None:
+            gc.enable()
+            return follow(request, channel)
+    except HeadGoneError:
         return 0
-    request: dict[str, Any] = unpack(asked[1])
-    if asked[0] == framing.FOLLOW:
-        from slurm_adapter.node.agent.follow import follow  # a run's start needs it not
+    except AdapterError as error:
+        channel.tell(unfit(error))
+        channel.finish()
+        return error.exit_status
+    return 0
 
-        gc.enable()
-        return follow(request, line.reader)
-    listener = _listener(request)
-    for kind, texts in prepare.look(request, listener):
-        say(kind, *texts)
-    told = line.next(float(request["link_s"]))
-    while told is not None and told[0] == framing.TRY:
-        from slurm_adapter.node.agent.connectivity import try_all  # only between machines
 
-        say(framing.TRIED, *try_all(unpack(told[1])))
-        told = line.next(float(request["link_s"]))
+def _answer_all(channel: HeadChannel) -> Request | None:
+    """Answer requests one after the other; return the first that this agent ends with, or None."""
+    answering: dict[str, Answering] = {}
+    try:
+        while (request := channel.next(_patience_s(answering))) is not None:
+            kind = type(request).__module__.rpartition(".")[2]
+            if kind not in answering and (new := _answering(kind, channel)) is not None:
+                answering[kind] = new
+                gc.enable()
+            if kind in answering:
+                answering[kind].answer(request)
+            elif not isinstance(request, Data):  # of files that could not be written
+                return request
+        return None
+    finally:
+        for one in answering.values():
+            one.close()
+
+
+def _answering(kind: str, channel: HeadChannel) -> Answering | None:
+    """Return what answers the messages of a module, None where that is not here."""
+    if kind == "copy_messages":
+        from slurm_adapter.node.agent.copy_requests import CopyRequests
+
+        return CopyRequests(channel)
+    if kind == "login_messages":
+        from slurm_adapter.node.agent.login_requests import LoginRequests
+
+        return LoginRequests(channel)
+    return None
+
+
+def _patience_s(answering: dict[str, Answering]) -> float:
+    return min([one.patience_s for one in answering.values()], default=_FIRST_WORD_S)
+
+
+def _run_ranks(look: Look, channel: HeadChannel) -> int:
+    """Look at this node, be told the plan, run the ranks and end them all."""
+    listener = _listener(look)
+    for told in prepare.look(look, listener):
+        channel.tell(told)
+    request = channel.next(look.link_s)
+    while isinstance(request, TryConnections):
+        from slurm_adapter.node.agent.connectivity import try_all
+
+        channel.tell(Tried(tuple(try_all(request.tries))))
+        request = channel.next(look.link_s)
     if listener is not None:
         listener.close()
-    if told is None or told[0] != framing.PLAN:
+    if not isinstance(request, TakePlan):
         return 0
-    plan = unpack_plan(told[1][1:])
-    prepared = prepare.prepare(request, plan, only_try=told[1][:1] == framing.ONLY_TRY)
+    prepared = prepare.prepare(look, unpack_plan(request.plan), only_try=request.only_try)
     if prepared.folder is not None:
         prepared.folder.make()
     try:
-        return _nested(prepared, request, line.reader)
+        return _nested(prepared, look, channel)
     finally:
         prepared.clean_up()
 
 
-def _listener(request: dict[str, Any]) -> socket | None:
+def _listener(look: Look) -> socket | None:
     """Return what the other nodes may connect to, None where the job has no others."""
-    if not prepare.has_network(request):
+    if not prepare.has_network(look):
         return None
     from slurm_adapter.node.agent.connectivity import listen  # only between machines
 
     return listen()
 
 
-def _nested(prepared: Prepared, request: dict[str, Any], reader: FrameReader) -> int:
+def _nested(prepared: Prepared, look: Look, channel: HeadChannel) -> int:
     """Run the ranks in a PID namespace where that is allowed, else as they are."""
     from slurm_adapter.node.agent.serve import serve
     from slurm_adapter.node.system.pid_namespace import run_in_pid_namespace  # not needed to look
 
     def inner() -> int:
-        return serve(prepared, request, reader)
+        return serve(prepared, look, channel)
 
     try:
         return run_in_pid_namespace(inner)
     except RefusedError:
         pass
-    mark = prepare.mark(request)
+    mark = prepare.mark(look)
     try:
-        return serve(prepared, request, reader)
+        return serve(prepared, look, channel)
     finally:
         if mark is not None:
             mark.take_away()
-
-
-def refusal(error: AdapterError) -> tuple[str, str, str]:
-    """Return an error as the texts of its message."""
-    return str(error.exit_status), error.found, error.remedy
-
-
-def say(kind: bytes, *texts: str) -> None:
-    """Send a message made of texts, at once."""
-    data = frame(kind, "\0".join(texts).encode("utf-8", "surrogateescape"))
-    while data:
-        data = data[os.write(1, data) :]

@@ -13,7 +13,7 @@ from slurm_adapter.node.agent import leftovers, run_folder
 from slurm_adapter.node.agent.run_folder import RunFolder
 from slurm_adapter.node.facts.accelerators import count_accelerators
 from slurm_adapter.node.job_files import make_folder
-from slurm_adapter.node.protocol import framing
+from slurm_adapter.node.protocol.messages import Facts, Warned
 from slurm_adapter.node.step.become import check_master, without_coerced_locale
 from slurm_adapter.node.view import directories
 from slurm_adapter.record import record
@@ -22,15 +22,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from socket import socket
-    from typing import Any
 
     from slurm_adapter.job.job import Job
+    from slurm_adapter.node.protocol.messages import Look, Told
     from slurm_adapter.plan import NodePlan
 
 
 @record
 class Prepared:
-    """A node whose ranks only need their surroundings."""
+    """A node whose ranks only need their view."""
 
     plan: NodePlan
     environment: Mapping[str, str]
@@ -50,68 +50,59 @@ class Prepared:
         return {name: self.environment.get(name, "") for name in self.plan.holes}
 
 
-def has_network(request: Mapping[str, Any]) -> bool:
+def has_network(request: Look) -> bool:
     """Say whether the job has nodes on other machines: those of one are reached at loopback."""
-    return bool(request["several"]) and not is_loopback(_reached(request))
+    return request.several and not is_loopback(_reached(request))
 
 
-def look(
-    request: Mapping[str, Any], listener: socket | None
-) -> Iterator[tuple[bytes, tuple[str, ...]]]:
+def look(request: Look, listener: socket | None) -> Iterator[Told]:
     """Yield the messages that tell of this node: warnings, then its facts.
 
     Args:
-        request: `job`; `name`, `address`, `python`, as the host list has them; `first`, whether
-            rank 0 runs here; `port`, what the user chose and where, or None; `code`, whether the
-            code must be here by now; `copy`, which version of the copy at the code's place is
-            meant, None where that is no copy; `several`, whether there are other nodes.
-        listener: what those may connect to; None where there are none on other machines.
+        request: what is wanted here.
+        listener: what other nodes may connect to; None where there are none on other machines.
 
     Raises:
         AdapterError: where the job cannot run here.
     """
-    job: Job = request["job"]
+    job = request.job
     for warning in leftovers.end_leftovers():
-        yield framing.WARNING, (warning,)
+        yield Warned(warning)
     run_folder.remove_old()
-    if request["copy"] is not None:
+    if request.copy is not None:
         from slurm_adapter.node.agent.copy_lock import hold  # only after a sync
 
-        hold(job.code, request["copy"], request["name"])
-    if request["code"]:
-        _check_code(job, request["name"])
+        hold(job.code, request.copy, request.name)
+    if request.code:
+        _check_code(job, request.name)
     address = _reached(request)
-    found = {
-        "address": address,
-        "gpus": str(count_accelerators()),
-        "clock": repr(time.monotonic()),
-        "host": os.uname().nodename,
-    }
-    if request["first"]:
+    gpus = count_accelerators()
+    port = network = None
+    if request.first:
         from slurm_adapter.node.facts import ports  # 3 ms, others need none
 
-        check_master(job, request["name"])
-        if request["port"] is None:
-            found["port"] = str(ports.take_free_port("" if listener is not None else address))
+        check_master(job, request.name)
+        if request.port is None:
+            port = ports.take_free_port("" if listener is not None else address)
         else:
-            port, reason = request["port"]
-            check_port_free(port, reason)
-            ports.take(port)  # others are not to find it free
+            chosen, reason = request.port
+            check_port_free(chosen, reason)
+            ports.take(chosen)  # others are not to find it free
     if listener is not None:
         from slurm_adapter.node.facts.network import report  # others have no network
 
-        python = request["python"] or job.python
-        told = report(request["name"], job, python, os.environ, listener.getsockname()[1])
-        found["network"] = told.to_json()
-    yield framing.FACTS, tuple(f"{name}={value}" for name, value in found.items())
+        python = request.python or job.python
+        told = report(request.name, job, python, os.environ, listener.getsockname()[1])
+        network = told.to_json()
+    yield Facts(address, gpus, time.monotonic(), os.uname().nodename, port, network)
 
 
-def _reached(request: Mapping[str, Any]) -> str:
+def _reached(request: Look) -> str:
     """Return the address that the host list gives, else that at which the head has reached us."""
     # Set by sshd: the client's address and port, then the server's.
     fields = os.environ.get("SSH_CONNECTION", "").split()
     reached = fields[2].partition("%")[0] if len(fields) > 2 else "127.0.0.1"  # noqa: PLR2004
-    return request["address"] or reached
+    return request.address or reached
 
 
 def _check_code(job: Job, name: str) -> None:
@@ -124,11 +115,11 @@ def _check_code(job: Job, name: str) -> None:
             )
 
 
-def prepare(request: Mapping[str, Any], plan: NodePlan, *, only_try: bool) -> Prepared:
+def prepare(request: Look, plan: NodePlan, *, only_try: bool) -> Prepared:
     """Make this node ready for its ranks, as far as that needs no namespaces.
 
     Args:
-        request: as `look` got it; `detached` says whether the run outlives its head.
+        request: as `look` got it.
         plan: the node's part of the plan.
         only_try: make nothing; only what the node would give is of interest.
 
@@ -141,14 +132,14 @@ def prepare(request: Mapping[str, Any], plan: NodePlan, *, only_try: bool) -> Pr
     if plan.node.view == "full":
         # Here, where the owners of directories can still be told apart.
         make_folder(plan.job.log_folder, plan.job.folder)
-    folder = RunFolder(request["run"], plan.index) if request["detached"] else None
+    folder = RunFolder(request.run, plan.index) if request.detached else None
     return Prepared(plan, environment, folder)
 
 
-def mark(request: Mapping[str, Any]) -> leftovers.Mark | None:
+def mark(request: Look) -> leftovers.Mark | None:
     """Leave a mark by which the next contact finds what this agent may leave; None where not."""
     try:
-        return leftovers.Mark(request["run"])
+        return leftovers.Mark(request.run)
     except OSError as error:
         print(f"no record of this run can be kept: {error}", file=sys.stderr)  # noqa: T201
         return None

@@ -11,25 +11,38 @@ import signal
 import time
 
 from slurm_adapter.errors import AdapterError
-from slurm_adapter.node.agent.head_channel import HeadChannel
+from slurm_adapter.node.agent.head_channel import unfit
 from slurm_adapter.node.job_files import cannot_run, make_referenced_directories
 from slurm_adapter.node.protocol import framing
+from slurm_adapter.node.protocol.messages import (
+    Begun,
+    Go,
+    Gone,
+    Kill,
+    RankEnded,
+    RankOutput,
+    Ready,
+    Stop,
+    TakePlan,
+    Warned,
+)
 from slurm_adapter.node.protocol.records import unpack_plan
 from slurm_adapter.node.ranks.events import Ended, Output
 from slurm_adapter.node.ranks.machine import MachineFleet
-from slurm_adapter.node.ranks.spawn import Start, make_start
+from slurm_adapter.node.ranks.spawn import RankStart, make_start
+from slurm_adapter.node.ranks.terminator import Terminator
 from slurm_adapter.node.system import processes, signal_forwarding
 from slurm_adapter.record import record, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
 
+    from slurm_adapter.node.agent.head_channel import HeadChannel
     from slurm_adapter.node.agent.prepare import Prepared
-    from slurm_adapter.node.protocol.framing import FrameReader
+    from slurm_adapter.node.protocol.messages import Look, Request
     from slurm_adapter.node.ranks.events import Event
-    from slurm_adapter.node.view.view import Entry
+    from slurm_adapter.node.view.view import ViewNamespaces
     from slurm_adapter.plan import NodePlan, RankPlan
 
 _AGAIN_S = 0.2
@@ -38,32 +51,31 @@ _GIVE_UP_S = 10.0
 """After which what does not even die of SIGKILL is named and left."""
 
 
-def serve(prepared: Prepared, request: Mapping[str, Any], reader: FrameReader) -> int:
+def serve(prepared: Prepared, look: Look, channel: HeadChannel) -> int:
     """Start a node's ranks when the head says so, and stay until all are gone.
 
     Args:
         prepared: the node.
-        request: `grace_s`, seconds from TERM to KILL where the head cannot say; `link_s`,
-            seconds of silence after which it is taken for lost.
-        reader: what the head's messages have been read with so far.
+        look: what the head wanted to know of it, and how long is waited for what.
+        channel: to the head.
 
     Returns:
         The exit status: 0; `framing.UNHEARD` where the head was lost; an error's own.
     """
     folder = prepared.folder
     fleet = MachineFleet(None if folder is None else folder.open_output)
-    head_channel = HeadChannel(fleet.watch, reader, float(request["link_s"]))
+    channel.join(fleet.watch, look.link_s)
     try:
-        given = _surround(prepared, head_channel)
+        given = _selected_view(prepared, channel)
         starts = _starts(prepared, given) if given.fits(prepared.plan) else []
     except AdapterError as error:
-        head_channel.tell(framing.UNFIT, str(error.exit_status), error.found, error.remedy)
-        head_channel.finish()
+        channel.tell(unfit(error))
+        channel.finish()
         return error.exit_status
     gc.freeze()  # going over it would copy pages that are the parent processes', too
     gc.enable()
-    _tell_ready(prepared, given, head_channel)
-    return _Agent(fleet, head_channel, prepared, given, float(request["grace_s"])).run(starts)
+    _tell_ready(prepared, given, channel)
+    return _Agent(fleet, channel, prepared, given, look.grace_s).run(starts)
 
 
 @record
@@ -72,31 +84,30 @@ class _Given:
 
     level: str
     wrapper: str = ""
-    entry: Entry | None = None
+    namespaces: ViewNamespaces | None = None
 
     def fits(self, plan: NodePlan) -> bool:
         """Say whether it is what the plan made before anybody knew counts on."""
         return self.level == plan.node.view and not self.wrapper
 
 
-def _surround(prepared: Prepared, head_channel: HeadChannel) -> _Given:
+def _selected_view(prepared: Prepared, channel: HeadChannel) -> _Given:
     """Return what this node gives, which may be less than the plan counts on."""
     if prepared.plan.node.view == "off":
         return _Given("off")
-    from slurm_adapter.node.view.selection import surround  # not without a view
+    from slurm_adapter.node.view.selection import select_view  # not without a view
 
-    found = surround(prepared.plan, prepared.environment, only_try=prepared.only_try)
+    found = select_view(prepared.plan, prepared.environment, only_try=prepared.only_try)
     if found.warning:
-        head_channel.tell(framing.WARNING, found.warning)
-    return _Given(found.level, found.wrapper, found.entry)
+        channel.tell(Warned(found.warning))
+    return _Given(found.level, found.wrapper, found.namespaces)
 
 
-def _tell_ready(prepared: Prepared, given: _Given, head_channel: HeadChannel) -> None:
-    own = (f"{name}={value}" for name, value in prepared.own_values.items())
-    head_channel.tell(framing.READY, given.level, given.wrapper, *own)
+def _tell_ready(prepared: Prepared, given: _Given, channel: HeadChannel) -> None:
+    channel.tell(Ready(given.level, given.wrapper, tuple(prepared.own_values.items())))
 
 
-def _starts(prepared: Prepared, given: _Given) -> list[Start]:
+def _starts(prepared: Prepared, given: _Given) -> list[RankStart]:
     """Return how the ranks start, the directories that they are told of made."""
     if prepared.only_try:
         return []
@@ -104,7 +115,7 @@ def _starts(prepared: Prepared, given: _Given) -> list[Start]:
     for rank in plan.ranks:
         make_referenced_directories(plan.job, rank.referenced_directories)
     return [
-        make_start(rank, environment, given.entry, _installing(plan, rank, environment))
+        make_start(rank, environment, given.namespaces, _installing(plan, rank, environment))
         for rank in plan.ranks
     ]
 
@@ -129,17 +140,16 @@ class _Agent:
     def __init__(
         self,
         fleet: MachineFleet,
-        head_channel: HeadChannel,
+        channel: HeadChannel,
         prepared: Prepared,
         given: _Given,
         grace_s: float,
     ) -> None:
-        self._fleet, self._head_channel = fleet, head_channel
+        self._fleet, self._channel = fleet, channel
         self._prepared, self._given, self._folder = prepared, given, prepared.folder
         self._grace_s = grace_s
         self._begun = self._ending = False
-        self._kill_at: float | None = None
-        self._killed_at: float | None = None
+        self._terminator = Terminator(_AGAIN_S)
         for number in signal_forwarding.STOP_SIGNALS:
             signal.signal(number, self._on_signal)
 
@@ -148,7 +158,7 @@ class _Agent:
         self._ending = True  # no more: this may have interrupted anything
         self._fleet.wake()
 
-    def run(self, starts: list[Start]) -> int:
+    def run(self, starts: list[RankStart]) -> int:
         """Wait for the word to start, then until nothing is left; return the exit status.
 
         `starts` are those of the ranks; empty where the plan for what this node gives is to come.
@@ -157,24 +167,24 @@ class _Agent:
         while not self._over():
             for event in self._fleet.events(self._limit()):
                 self._pass_on(event)
-            for kind, body in self._head_channel.listen():
-                self._obey(kind, body)
+            for request in self._channel.listen():
+                self._obey(request)
             self._heed_time()
-            self._head_channel.flush()
-            self._fleet.pause(paused=self._head_channel.full)
+            self._channel.flush()
+            self._fleet.pause(paused=self._channel.full)
         for event in self._fleet.close():
             self._pass_on(event)
         left = self._left()
         if self._folder is not None:
             self._folder.note_gone(left)
-        self._head_channel.tell(framing.GONE, left)
-        self._head_channel.finish()
-        unheard = self._head_channel.silent and self._folder is None
+        self._channel.tell(Gone(left))
+        self._channel.finish()
+        unheard = self._channel.silent and self._folder is None
         return framing.UNHEARD if unheard and not left else 0
 
     def _over(self) -> bool:
         if self._fleet.running() or self._fleet.remains():
-            return self._killed_at is not None and self._killed_at + _GIVE_UP_S < time.monotonic()
+            return self._terminator.killed_at_s + _GIVE_UP_S < time.monotonic()
         return self._begun or self._ending
 
     def _left(self) -> str:
@@ -186,20 +196,15 @@ class _Agent:
     def _limit(self) -> float:
         """Return how long nothing has to be done unless something happens."""
         now = time.monotonic()
-        times = [
-            now + framing.LONGEST_BEAT_S if self._head_channel.lost else self._head_channel.due_s
-        ]
-        if self._kill_at is not None:
-            times.append(self._kill_at)
-        return max(0.0, min(times) - now)
+        times = [now + framing.LONGEST_BEAT_S if self._channel.lost else self._channel.due_s]
+        return max(0.0, min(min(times) - now, self._terminator.wait_s(now)))
 
     def _pass_on(self, event: Event) -> None:
         if isinstance(event, Output):
-            data = framing.output_frame(event.rank, event.lines, is_error=event.is_error)
-            self._head_channel.send(data)
+            self._channel.tell(RankOutput(event.rank, event.lines, event.is_error))
         elif isinstance(event, Ended):
             self._note_end(event)
-            self._head_channel.send(framing.ended_frame(event.rank, event.status, event.at_s))
+            self._channel.tell(RankEnded(event.rank, event.status, event.at_s))
 
     def _note_end(self, event: Ended) -> None:
         if self._folder is None:
@@ -208,20 +213,19 @@ class _Agent:
             self._folder.note_end(event.rank, event.status, event.at_s)
         except OSError as error:  # a full disk is no reason to lose the node
             what = f"{self._folder.path} does not take how rank {event.rank} ended"
-            self._head_channel.tell(framing.WARNING, f"{what}: {error.strerror}")
+            self._channel.tell(Warned(f"{what}: {error.strerror}"))
 
-    def _obey(self, kind: bytes, body: bytes) -> None:
-        if kind == framing.GO and not (self._begun or self._ending):
+    def _obey(self, request: Request) -> None:
+        if isinstance(request, Go) and not (self._begun or self._ending):
             self._go()
-        elif kind == framing.PLAN and not (self._begun or self._ending):
-            self._take(unpack_plan(body[1:]))
-        elif kind == framing.STOP:
-            self._grace_s = float(body)
+        elif isinstance(request, TakePlan) and not (self._begun or self._ending):
+            self._take(unpack_plan(request.plan))
+        elif isinstance(request, Stop):
+            self._grace_s = request.grace_s
             self._ending = True
-        elif kind == framing.KILL:
-            self._grace_s = 0.0
+        elif isinstance(request, Kill):
             self._ending = True
-            self._kill_at = time.monotonic()
+            self._terminator.kill(time.monotonic())
 
     def _take(self, plan: NodePlan) -> None:
         """Take the plan for what this node gives in place of the one that counted on more."""
@@ -231,7 +235,7 @@ class _Agent:
         except AdapterError as error:
             self._refuse(error)
         else:
-            _tell_ready(self._prepared, self._given, self._head_channel)
+            _tell_ready(self._prepared, self._given, self._channel)
 
     def _go(self) -> None:
         self._begun = True
@@ -240,21 +244,18 @@ class _Agent:
         except (AdapterError, OSError) as error:
             self._refuse(error if isinstance(error, AdapterError) else cannot_run("a rank", error))
         else:
-            self._head_channel.tell(framing.BEGUN)
+            self._channel.tell(Begun())
 
     def _refuse(self, why: AdapterError) -> None:
-        self._head_channel.tell(framing.UNFIT, str(why.exit_status), why.found, why.remedy)
+        self._channel.tell(unfit(why))
         self._ending = True
 
     def _heed_time(self) -> None:
         now = time.monotonic()
-        self._head_channel.heed_time(now)
-        if self._head_channel.lost and (self._folder is None or not self._begun):
+        self._channel.heed_time(now)
+        if self._channel.lost and (self._folder is None or not self._begun):
             self._ending = True  # a detached run goes on
-        if self._ending and self._kill_at is None:
-            self._fleet.send(signal.SIGTERM)
-            self._kill_at = now + self._grace_s
-        if self._kill_at is not None and now >= self._kill_at:
-            self._fleet.send(signal.SIGKILL)
-            self._killed_at = self._killed_at or now
-            self._kill_at = now + _AGAIN_S
+        if self._ending:
+            self._terminator.begin(now, self._grace_s)
+        while (number := self._terminator.due(now)) is not None:
+            self._fleet.send(number)

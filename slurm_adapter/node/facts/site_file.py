@@ -20,10 +20,10 @@ def network_overrides(files: Sequence[str], options: Mapping[str, Any]) -> dict[
     Raises:
         BadValueError: where a file is broken.
     """
-    hints: dict[str, Any] = {}
+    overrides: dict[str, Any] = {}
     for layer in (*map(_table, files), options):
-        hints = over(hints, layer)
-    return hints
+        overrides = over(overrides, layer)
+    return overrides
 
 
 def _table(path: str) -> dict[str, Any]:

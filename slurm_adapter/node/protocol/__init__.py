@@ -1,1 +1,1 @@
-"""Messages between the head and an agent: one framing, records as bytes. Knows no socket."""
+"""What the head and an agent say to each other: typed messages in one framing. Knows no socket."""

@@ -1,7 +1,7 @@
-"""Messages between the head and an agent: a length, a kind, a body.
+"""One framing for all that the head and an agent send: a length, a kind, a body.
 
-Before the first of them an agent writes one line that begins with `GREETING`: what the start-up
-files of a login shell print before it does not matter.
+Before the first frame an agent writes one line that begins with `GREETING`: what the start-up
+files of a login shell print before it does not matter. What bodies mean is `encoding`'s affair.
 """
 
 from __future__ import annotations
@@ -14,43 +14,16 @@ GREETING = b"slurm-adapter-agent "
 HAVE, NEED, NEED_SOURCE, OLD = b"have", b"need", b"need source", b"old"
 """The word behind it: the code is there, or has to be sent; or this Python is too old."""
 
-# From the head.
-ASK = b"?"
-"""A `wire`-packed dictionary: what to look at before anything starts."""
-FOLLOW = b"A"
-"""In place of `ASK`: a `wire`-packed dictionary: which run to follow."""
-PLAN = b"P"
-"""`ONLY_TRY` or `IN_EARNEST`, and a node's part of the plan; sent again where a node gives less."""
-ONLY_TRY, IN_EARNEST = b"?", b"!"
-TRY = b"T"
-"""A `wire`-packed list of connections to try: own address, peer's address, peer's port."""
-GO = b"G"
-STOP = b"S"
-"""Seconds from TERM to KILL, as text."""
-KILL = b"K"
-
-# From the agent.
-FACTS = b"F"
-"""`name=value` texts, separated by NUL."""
-TRIED = b"t"
-"""For each of them why it did not work, empty where it did, separated by NUL."""
-UNFIT = b"E"
-"""Exit status, what was found, the remedy, separated by NUL; the agent ends."""
-WARNING = b"W"
-READY = b"R"
-"""The level of the view that ranks get, the library that gives names or nothing, and `NAME=value`
-for each of the plan's holes; separated by NUL."""
-BEGUN = b"B"
+MESSAGE = b"M"
+"""A record of `messages`, or of a module beside it."""
 OUTPUT = b"O"
-"""`_OUTPUT`, then whole lines."""
+"""Whole lines of a rank, behind its number."""
 ENDED = b"X"
-"""`_ENDED`."""
-GONE = b"Z"
-"""Nothing of the job is left here; or what could not be ended, as text."""
-
-# From both.
+"""How a rank ended."""
+DATA = b"D"
+"""Bytes of a file or of a command's output, behind a number that says of which."""
 BEAT = b"H"
-"""Still here."""
+"""Still here; from both."""
 
 UNHEARD = 71
 """Exit status of an agent that heard nothing for too long, and ended all that ran there."""
@@ -59,13 +32,11 @@ _BEATS_IN_TIME = 4
 LONGEST_BEAT_S = 5.0
 
 _HEAD = struct.Struct(">IB")
-_OUTPUT = struct.Struct(">IB")
-_ENDED = struct.Struct(">IIQ")
 _MOST_BYTES = 64 << 20
 
 
-class BrokenFrameError(AdapterError):
-    """What came is no message: something else wrote into the channel."""
+class BrokenMessageError(AdapterError):
+    """What came is no message: something else wrote into the channel, or a node is broken."""
 
 
 def beat_s(link_s: float) -> float:
@@ -78,39 +49,17 @@ def frame(kind: bytes, body: bytes = b"") -> bytes:
     return _HEAD.pack(len(body), kind[0]) + body
 
 
-def output_frame(rank: int, lines: bytes, *, is_error: bool) -> bytes:
-    """Return whole lines of a rank as a message."""
-    return frame(OUTPUT, _OUTPUT.pack(rank, is_error) + lines)
-
-
-def read_output(body: bytes) -> tuple[int, bytes, bool]:
-    """Return (rank, whole lines, whether from stderr)."""
-    rank, is_error = _OUTPUT.unpack_from(body)
-    return rank, body[_OUTPUT.size :], bool(is_error)
-
-
-def ended_frame(rank: int, status: int, at_s: float) -> bytes:
-    """Return a rank's end as a message; `at_s` is a moment of this machine's monotonic clock."""
-    return frame(ENDED, _ENDED.pack(rank, status, int(at_s * 1e6)))
-
-
-def read_ended(body: bytes) -> tuple[int, int, float]:
-    """Return (rank, exit status, the moment on the agent's monotonic clock in seconds)."""
-    rank, status, at_us = _ENDED.unpack(body)
-    return rank, status, at_us / 1e6
-
-
 class FrameReader:
-    """Bytes as they come become messages."""
+    """Bytes as they come become frames."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """Return the messages that are complete now, as (kind, body).
+        """Return the frames that are complete now, as (kind, body).
 
         Raises:
-            BrokenFrameError: where a length makes no sense.
+            BrokenMessageError: where a length makes no sense.
         """
         self._buffer += data
         found: list[tuple[bytes, bytes]] = []
@@ -118,7 +67,7 @@ class FrameReader:
         while len(self._buffer) - start >= _HEAD.size:
             length, kind = _HEAD.unpack_from(self._buffer, start)
             if length > _MOST_BYTES:
-                raise BrokenFrameError(f"a message of {length} bytes is none of ours")
+                raise BrokenMessageError(f"a message of {length} bytes is none of ours")
             end = start + _HEAD.size + length
             if len(self._buffer) < end:
                 break

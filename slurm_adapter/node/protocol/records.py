@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import marshal
 
-from slurm_adapter.cluster.cluster import Node
+from slurm_adapter.cluster import Node
 from slurm_adapter.contracts.place import Workers
 from slurm_adapter.job.job import Argv, Boot, Channel, Command, Job
 from slurm_adapter.job.options import JobOptions

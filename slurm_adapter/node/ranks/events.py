@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from slurm_adapter.errors import ending_signal
 from slurm_adapter.record import record
 
 
@@ -30,8 +31,8 @@ class Ended:
         """Words for it: `exit status 3` or `signal SIGSEGV`."""
         import signal  # 4 ms, only for words
 
-        number = self.status - 128
-        if number > 0 and number in {one.value for one in signal.Signals}:
+        number = ending_signal(self.status)
+        if number in {one.value for one in signal.Signals}:
             return f"signal {signal.Signals(number).name}"
         return f"exit status {self.status}"
 

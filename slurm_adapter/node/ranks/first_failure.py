@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from slurm_adapter.errors import ending_signal
 from slurm_adapter.node.ranks.events import Ended, Lost, Output
 
 TYPE_CHECKING = False
@@ -60,12 +61,12 @@ class FirstFailure:
         return any(not self._followed(one) for one in self._failures)
 
     def first(self) -> Failure:
-        """Return the failure to blame: the earliest that was not the loss of a peer."""
+        """Return the cause of the others: the earliest that was not the loss of a peer."""
         return min(self._failures, key=lambda one: (self._followed(one), one.at_s))
 
     def _followed(self, failure: Failure) -> bool:
         """Say whether a rank died of another's death, by its own words; a signal is its own."""
-        if isinstance(failure, Lost) or failure.status > 128:  # noqa: PLR2004
+        if isinstance(failure, Lost) or ending_signal(failure.status):
             return False
         return _LOST_PEER.search(self._tails.get(failure.rank, b"")) is not None
 

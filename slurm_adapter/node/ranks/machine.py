@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from slurm_adapter.node.ranks.events import Event
-    from slurm_adapter.node.ranks.spawn import Start
+    from slurm_adapter.node.ranks.spawn import RankStart
 
 _READ_BYTES = 1 << 16
 # The largest pipe that an ordinary user may have is 1 MiB (pipe(7)).
@@ -51,7 +51,7 @@ class MachineFleet:
         self._ranks: dict[int, int] = {}  # pid: rank
         self._pipes: list[_Pipe] = []
         self._paused = False
-        self._told: set[int] | None = None
+        self._terminated: set[int] | None = None
         """Who has got a SIGTERM, once that was sent."""
         self._woken, self._waker = os.pipe()
         os.set_blocking(self._woken, False)
@@ -60,7 +60,7 @@ class MachineFleet:
         # Not pidfd_open, which kernels of many clusters are too old for.
         self._before = signal.signal(signal.SIGCHLD, lambda *_: self.wake())
 
-    def start(self, starts: Iterable[Start]) -> None:
+    def start(self, starts: Iterable[RankStart]) -> None:
         """Start ranks: all, or none where one cannot be.
 
         Raises:
@@ -76,7 +76,7 @@ class MachineFleet:
                 pass
             raise
 
-    def _start(self, start: Start) -> None:
+    def _start(self, start: RankStart) -> None:
         if self._open_output is None:
             self._start_with_pipes(start)
             return
@@ -86,7 +86,7 @@ class MachineFleet:
         finally:
             os.close(output)
 
-    def _start_with_pipes(self, start: Start) -> None:
+    def _start_with_pipes(self, start: RankStart) -> None:
         ours, theirs = zip(*(os.pipe() for _ in range(2)), strict=True)
         try:
             pid = spawn(start, *theirs)
@@ -151,7 +151,7 @@ class MachineFleet:
 
     def _ended(self) -> Iterator[Event]:
         reaped = False
-        for pid, code in processes.reap():
+        for pid, status in processes.reap():
             reaped = True
             rank = self._ranks.pop(pid, None)
             if rank is None:  # an orphan of some rank's
@@ -159,8 +159,8 @@ class MachineFleet:
             for pipe in list(self._pipes):
                 if pipe.rank == rank:
                     yield from self._read_all(pipe)
-            yield Ended(rank, code if code >= 0 else 128 - code, time.monotonic())
-        if reaped and self._told is not None and not self._ranks:
+            yield Ended(rank, status, time.monotonic())
+        if reaped and self._terminated is not None and not self._ranks:
             # What a rank started as it ended, or what just then had no parent, is left by it.
             self.send(signal.SIGTERM)
 
@@ -177,10 +177,10 @@ class MachineFleet:
         if number != signal.SIGTERM:
             processes.send_below(number)
             return
-        told = self._told or set()
-        self._told = told.union(processes.send_below(number, told))
+        terminated = self._terminated or set()
+        self._terminated = terminated.union(processes.send_below(number, terminated))
 
-    def pass_on(self, number: int) -> None:
+    def forward(self, number: int) -> None:
         """Send a signal to the ranks alone: whom they pass it on to is their own affair."""
         for pid in list(self._ranks):
             try:  # noqa: SIM105 - contextlib costs start-up time

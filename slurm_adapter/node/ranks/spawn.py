@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import NoReturn
 
-    from slurm_adapter.node.view.view import Entry
+    from slurm_adapter.node.view.view import ViewNamespaces
     from slurm_adapter.plan import RankPlan
 
 _MOST_BYTES = 256
@@ -24,7 +24,7 @@ _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 @record
-class Start:
+class RankStart:
     """One rank's start, checked whole before any rank is started."""
 
     rank: int
@@ -34,7 +34,7 @@ class Start:
     """The command; the first word is the program's path."""
     environment: Mapping[str, str]
     cwd: str
-    entry: Entry | None = None
+    namespaces: ViewNamespaces | None = None
     """Namespaces to enter; None where the rank gets none of its own."""
     first: Callable[[int], None] | None = None
     """What the rank's process does before all this, with a descriptor for what it says; raises an
@@ -44,10 +44,10 @@ class Start:
 def make_start(
     rank: RankPlan,
     inherited: Mapping[str, str],
-    entry: Entry | None,
+    namespaces: ViewNamespaces | None,
     first: Callable[[int], None] | None = None,
-) -> Start:
-    """Return how to start a planned rank here; the arguments are as in `Start`.
+) -> RankStart:
+    """Return how to start a planned rank here; the arguments are as in `RankStart`.
 
     Raises:
         ClusterUnfitError: where its program is not found.
@@ -55,10 +55,10 @@ def make_start(
     environment, cwd = rank.environment(inherited), rank.cwd.value
     program, *rest = rank.words
     words = (find_program(program, environment, cwd), *rest)
-    return Start(rank.rank, rank.node.name, words, environment, cwd, entry, first)
+    return RankStart(rank.rank, rank.node.name, words, environment, cwd, namespaces, first)
 
 
-def spawn(start: Start, stdout: int, stderr: int) -> int:
+def spawn(start: RankStart, stdout: int, stderr: int) -> int:
     """Start a rank with these descriptors as its stdout and stderr; return its pid.
 
     Raises:
@@ -72,15 +72,15 @@ def spawn(start: Start, stdout: int, stderr: int) -> int:
     return _fork(start, stdout, stderr)
 
 
-def _is_plain(start: Start) -> bool:
+def _is_plain(start: RankStart) -> bool:
     """Say whether nothing of ours has to run between the start and the rank's program."""
-    if start.entry is not None or start.first is not None or processes.has_raised_limit():
+    if start.namespaces is not None or start.first is not None or processes.has_raised_limit():
         return False
     # With the first process of a PID namespace the kernel ends all others there, unasked.
     return os.getpid() == 1
 
 
-def _start_at_once(start: Start, stdout: int, stderr: int) -> int:
+def _start_at_once(start: RankStart, stdout: int, stderr: int) -> int:
     """Start a rank without a copy of this process, which is what takes longest."""
     here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     what = "enter"
@@ -107,7 +107,7 @@ def _start_at_once(start: Start, stdout: int, stderr: int) -> int:
         os.close(here)
 
 
-def _fork(start: Start, stdout: int, stderr: int) -> int:
+def _fork(start: RankStart, stdout: int, stderr: int) -> int:
     answers, tell = os.pipe()
     die_with_parent = processes.dying_with_parent()
     child = os.fork()
@@ -125,7 +125,7 @@ def _fork(start: Start, stdout: int, stderr: int) -> int:
     return child
 
 
-def _refusal(start: Start, what: str, error: OSError) -> ClusterUnfitError:
+def _refusal(start: RankStart, what: str, error: OSError) -> ClusterUnfitError:
     if what == "run":
         return cannot_run(start.words[0], error)
     if what == "enter":
@@ -140,9 +140,9 @@ def _refusal(start: Start, what: str, error: OSError) -> ClusterUnfitError:
 
 
 def _become(
-    start: Start, stdout: int, stderr: int, tell: int, die_with_parent: processes.Prepare
+    start: RankStart, stdout: int, stderr: int, tell: int, die_with_parent: processes.Prepare
 ) -> NoReturn:
-    what = "surround"
+    what = "view"
     try:
         os.setsid()
         die_with_parent()
@@ -152,8 +152,8 @@ def _become(
             for number in (*signal_forwarding.STOP_SIGNALS, signal.SIGCHLD):  # our starter's own
                 signal.signal(number, signal.SIG_DFL)
             start.first(stdout)
-        if start.entry is not None:
-            start.entry.enter()
+        if start.namespaces is not None:
+            start.namespaces.enter()
         what = "enter"
         if start.cwd:
             os.chdir(start.cwd)

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
-from slurm_adapter.errors import ClusterUnfitError
+from slurm_adapter.errors import ClusterUnfitError, signal_status
 from slurm_adapter.node.system import processes, signal_forwarding
 from slurm_adapter.node.system.namespaces import RefusedError
 from slurm_adapter.node.system.pid_namespace import (
-    Ways,
+    StopForwarding,
     end_after,
     run_in_pid_namespace,
     send,
-    status_of,
 )
 
 TYPE_CHECKING = False
@@ -26,12 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-_AGAIN_S = 0.01
-_DYING_S = 5.0
-"""What waits for a disk that does not answer does not even die of SIGKILL."""
 
-
-def run_guarded(inner: Callable[[], int]) -> int:
+def run_contained(inner: Callable[[], int]) -> int:
     """Run a function in a process that nothing survives; return its status.
 
     Signals and the terminal's keys mean to this process what they would mean to that one alone.
@@ -39,52 +33,52 @@ def run_guarded(inner: Callable[[], int]) -> int:
     Raises:
         ClusterUnfitError: where there may be no process more.
     """
-    ways = _Guarding()
+    forwarding = _TerminalForwarding()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, no end of a child could be seen
     try:
-        return run_in_pid_namespace(inner, ways)
+        return run_in_pid_namespace(inner, forwarding)
     except RefusedError:
-        return _run_below(inner, ways)
+        return _run_below(inner, forwarding)
     except OSError as error:
         raise _no_process(error) from error
 
 
-class _Guarding(Ways):
-    """Signals are passed on as others, and a stop at the terminal stops both."""
+class _TerminalForwarding(StopForwarding):
+    """Signals are forwarded as others, and a stop at the terminal stops both."""
 
     def __init__(self) -> None:
         self._heeded = signal_forwarding.heeded_signals()
 
-    def keep(self) -> None:
+    def in_child(self) -> None:
         """Leave the terminal's keys, and a signal to the whole group, to the user's process."""
         os.setsid()
-        super().keep()
+        super().in_child()
 
-    def begin(self) -> None:
+    def in_init(self) -> None:
         """Hear of no signal but by the user's process."""
-        signal_forwarding.take_only_passed(self._heeded)
+        signal_forwarding.take_only_forwarded(self._heeded)
 
-    def attend(self, first: int) -> None:
-        """Pass on what means stop, for a while (SIGTSTP) or for good."""
+    def in_starter(self, init: int) -> None:
+        """Forward what means stop, for a while (SIGTSTP) or for good."""
 
-        def pass_on(number: int, _: object) -> None:
-            send(first, signal_forwarding.passed_as(number))
+        def forward(number: int, _: object) -> None:
+            send(init, signal_forwarding.forwarded_as(number))
 
         def stop(number: int, _: object) -> None:
-            send(first, signal.SIGSTOP)
+            send(init, signal.SIGSTOP)
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
             # Here it stands still until somebody has it go on.
             signal.signal(number, stop)
-            send(first, signal.SIGCONT)
+            send(init, signal.SIGCONT)
 
         for number in self._heeded:
-            signal.signal(number, pass_on)
+            signal.signal(number, forward)
         if signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN:
             signal.signal(signal.SIGTSTP, stop)
 
 
-def _run_below(inner: Callable[[], int], ways: Ways) -> int:
+def _run_below(inner: Callable[[], int], forwarding: StopForwarding) -> int:
     """Run a function in a child of this process, and see that nothing of it stays."""
     processes.become_subreaper()
     # That signal, as one that is stopped at the terminal hears of no other.
@@ -96,27 +90,30 @@ def _run_below(inner: Callable[[], int], ways: Ways) -> int:
         raise _no_process(error) from error
     if child == 0:
         os.close(answers)
-        _be_below(inner, ways, tell, die_with_parent)
+        _be_below(inner, forwarding, tell, die_with_parent)
     os.close(tell)
     try:
-        os.read(answers, 1)  # until it hears what is passed on
+        os.read(answers, 1)  # until it hears what is forwarded
     finally:
         os.close(answers)
-    ways.attend(child)
-    status = status_of(os.waitpid(child, 0)[1])
-    _end_all_below()
+    forwarding.in_starter(child)
+    status = processes.wait_for(child)
+    processes.kill_all(_below)
     return status
 
 
 def _be_below(
-    inner: Callable[[], int], ways: Ways, tell: int, die_with_parent: processes.Prepare
+    inner: Callable[[], int],
+    forwarding: StopForwarding,
+    tell: int,
+    die_with_parent: processes.Prepare,
 ) -> NoReturn:
     def whole() -> int:
         processes.become_subreaper()
         _end_with_parent(os.getppid())
         die_with_parent()
         os.setsid()
-        ways.begin()
+        forwarding.in_init()
         os.close(tell)
         return inner()
 
@@ -129,20 +126,16 @@ def _end_with_parent(parent: int) -> None:
     def look(number: int, _: object) -> None:
         del number
         if os.getppid() != parent:
-            _end_all_below()
-            os._exit(128 + signal.SIGKILL)
+            processes.kill_all(_below)
+            os._exit(signal_status(signal.SIGKILL))
 
     signal.signal(signal.SIGCONT, look)
 
 
-def _end_all_below() -> None:
-    deadline = time.monotonic() + _DYING_S
-    while processes.has_children() and time.monotonic() < deadline:
-        processes.send_below(signal.SIGKILL)
-        for _ in processes.reap():
-            pass
-        if processes.has_children():
-            time.sleep(_AGAIN_S)
+def _below() -> list[int] | None:
+    for _ in processes.reap():
+        pass
+    return processes.descendants(os.getpid()) if processes.has_children() else None
 
 
 def _no_process(error: OSError) -> ClusterUnfitError:

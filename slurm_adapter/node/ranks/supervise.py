@@ -6,9 +6,10 @@ import os
 import signal
 import time
 
-from slurm_adapter.errors import printable
+from slurm_adapter.errors import printable, signal_status
 from slurm_adapter.node.ranks.events import Lost
 from slurm_adapter.node.ranks.first_failure import FirstFailure
+from slurm_adapter.node.ranks.terminator import Terminator
 from slurm_adapter.node.system import signal_forwarding
 from slurm_adapter.node.system.signal_forwarding import STOP_SIGNALS
 
@@ -110,7 +111,7 @@ class Supervisor:
         self._lost_status = 0
         self._showing = False
         self._ending = ""
-        self._kill_at: float | None = None
+        self._terminator = Terminator(_POLL_S)
 
     def run(self) -> int:
         """Return the exit status when nothing remains: the first failing rank's own.
@@ -155,7 +156,7 @@ class Supervisor:
             self._left_by = number
             self._fleet.wake()
             if self._showing:
-                raise LeftError(128 + number)
+                raise LeftError(signal_status(number))
             return
         self._signals.append(number)
         self._fleet.wake()
@@ -169,13 +170,22 @@ class Supervisor:
 
     def _end_for_signal(self) -> None:
         self._ending = self._ending or self._names()  # those that ended because of it included
+        self._end_all()
+
+    def _end_all(self) -> None:
+        """Have everything end; from now on ranks fail because they were told to end."""
         self._first_failure.close()
-        self._kill_at = time.monotonic() + self._grace_s
-        self._fleet.send(signal.SIGTERM)
+        self._terminator.begin(time.monotonic(), self._grace_s)
+        self._send_due()
+
+    def _send_due(self) -> None:
+        now = time.monotonic()
+        while (number := self._terminator.due(now)) is not None:
+            self._fleet.send(number)
 
     def _heed_signals(self) -> None:
         if self._left_by is not None:
-            raise LeftError(128 + self._left_by)
+            raise LeftError(signal_status(self._left_by))
         count = len(self._signals)  # one may come in while this one is being heeded
         if count and not self._heeded:
             first = self._signals[0]
@@ -185,14 +195,13 @@ class Supervisor:
             self._say(f"{name}: ending {self._ending}; once more kills at once")
             count = 1
         elif count > max(1, self._heeded):
-            self._kill_at = 0.0
+            self._terminator.kill(time.monotonic())
         self._heeded = count
 
     def _step(self, limit: float = _POLL_S) -> None:
         self._heed_signals()
-        if self._kill_at is not None:
-            limit = min(limit, max(0.0, self._kill_at - time.monotonic()))
-        if self._failed_at is not None and self._kill_at is None:
+        limit = min(limit, self._terminator.wait_s(time.monotonic()))
+        if self._failed_at is not None and not self._terminator.begun:
             limit = min(limit, _SHORT_POLL_S)
         for event in self._fleet.events(min(limit, self._tick_s)):
             self._shown(event)
@@ -200,13 +209,11 @@ class Supervisor:
         self._heed_failure()
         if self._tick is not None:
             self._tick_s = self._tick()
-        if self._kill_at is not None and time.monotonic() >= self._kill_at:
-            self._fleet.send(signal.SIGKILL)
-            self._kill_at = time.monotonic() + _POLL_S
+        self._send_due()
 
     def _heed_failure(self) -> None:
         """Stop everything for the first failure, once it is clear which that was."""
-        if not self._first_failure.failed or self._kill_at is not None:
+        if not self._first_failure.failed or self._terminator.begun:
             return
         now = time.monotonic()
         if self._failed_at is None:
@@ -234,7 +241,7 @@ class Supervisor:
             self._lost_status = self._signal_status()
         except OSError as error:
             lost = isinstance(error, BrokenPipeError)
-            self._lost_status = 128 + signal.SIGPIPE if lost else os.EX_IOERR
+            self._lost_status = signal_status(signal.SIGPIPE) if lost else os.EX_IOERR
             why = "nobody reads the output any more" if lost else f"output lost: {error.strerror}"
             if self._apart:
                 self._say(why)
@@ -244,23 +251,21 @@ class Supervisor:
             self._showing = False
 
     def _stop(self, why: str) -> None:
-        if self._kill_at is None:
-            self._first_failure.close()
-            self._kill_at = time.monotonic() + self._grace_s
+        if not self._terminator.begun:
             self._say(why)
-            self._fleet.send(signal.SIGTERM)
+            self._end_all()
 
     def _end_rest(self) -> None:
         """End what ranks left behind: they are gone, so nobody waits for it any more."""
-        if self._fleet.remains() and self._kill_at is None:
-            self._kill_at = time.monotonic() + self._grace_s
-            self._fleet.send(signal.SIGTERM)
+        if self._fleet.remains():
+            self._terminator.begin(time.monotonic(), self._grace_s)
+            self._send_due()
         while self._fleet.remains():
             self._step(_SHORT_POLL_S)
 
     def _signal_status(self) -> int:
         first = self._signals[0]
-        return 128 + (signal.SIGTERM if first == STOP_DETACHED else first)
+        return signal_status(signal.SIGTERM if first == STOP_DETACHED else first)
 
     def _status(self) -> int:
         if self._signals:

@@ -1,4 +1,4 @@
-"""A rank that is ready: this process enters its surroundings and becomes it, leaving nothing."""
+"""A rank that is ready: this process enters its view and becomes it; nothing of ours stays."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def _become(command: list[str], environment: Mapping[str, str], output: int | No
 
 
 def _enter(ready: Ready) -> None:
-    """Enter the rank's surroundings and its directory."""
+    """Enter the rank's view and its directory."""
     rank = ready.rank
     directory = rank.cwd.value
-    if ready.surroundings is not None and ready.surroundings.entry is not None:
+    if ready.view is not None and ready.view.namespaces is not None:
         directory = directory or working_directory()
-        ready.surroundings.entry.enter()
-        ready.surroundings.close()
+        ready.view.namespaces.enter()
+        ready.view.close()
     if not directory:
         return
     try:

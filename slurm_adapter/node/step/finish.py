@@ -15,7 +15,7 @@ import signal
 from slurm_adapter.cluster.counts import is_number
 from slurm_adapter.cluster.hostlist import expand_hostlist
 from slurm_adapter.contracts.place import NODE_LOGS, name_workers
-from slurm_adapter.errors import NODE_LOST, BadValueError
+from slurm_adapter.errors import NODE_LOST, BadValueError, signal_status
 from slurm_adapter.record import record
 
 TYPE_CHECKING = False
@@ -54,7 +54,7 @@ class Ends:
     """Exit status of each rank that srun names; 128 + N for signal N."""
     lost: bool = False
     """Whether a node was lost, so that others' ends are not known."""
-    told: bool = False
+    logs_named: bool = False
     """Whether a rank has said where each node's output is."""
 
 
@@ -78,7 +78,7 @@ def main(words: Sequence[str]) -> int:
     said = f"slurm-adapter: {ends.said}\n" if ends.said else ""
     if len(words) > 2:  # noqa: PLR2004
         folder, workers = words[2], _workers(os.environ, *words[4:])
-        if status and not ends.told:
+        if status and not ends.logs_named:
             said = _where(folder, workers) + said
         os.write(2, os.fsencode(said))
         _end_run(folder, workers, status, ends)
@@ -103,12 +103,12 @@ def read_ends(
     """
     ends = Ends()
     by_rank: dict[int, int] = {}
-    told = False
+    logs_named = False
     for line in lines:
         if line.startswith(START):
-            ends, by_rank, told = Ends(), {}, False
+            ends, by_rank, logs_named = Ends(), {}, False
         elif NODE_LOGS in line:
-            told = True
+            logs_named = True
         elif lost := _NODE_LOST.match(line):
             ends = Ends(f"node {lost['node']} was lost", NODE_LOST, lost=True)
         elif match := _MESSAGE.match(line):
@@ -122,7 +122,7 @@ def read_ends(
             if not ends.said:
                 ranks = f"{what}{'s' if len(tasks) > 1 else ''} {numbers} on {match['node']}"
                 ends = Ends(f"{ranks} failed first: {how}", status, tasks[0])
-    return Ends(ends.said, ends.status, ends.first, by_rank, ends.lost, told)
+    return Ends(ends.said, ends.status, ends.first, by_rank, ends.lost, logs_named)
 
 
 def _counted_from(first: int, tasks: str) -> str:
@@ -136,11 +136,10 @@ def _status(how: str) -> int | None:
     if exited is not None:
         return min(int(exited[1]), _MOST_STATUS)
     if how.startswith(_OUT_OF_MEMORY):
-        return 128 + signal.SIGKILL
+        return signal_status(signal.SIGKILL)
     name = how.removesuffix(" (core dumped)")
-    return next(
-        (128 + one for one in signal.valid_signals() if signal.strsignal(one) == name), None
-    )
+    numbers = (one for one in signal.valid_signals() if signal.strsignal(one) == name)
+    return next(map(signal_status, numbers), None)
 
 
 def _first_tasks(environment: Mapping[str, str]) -> dict[str, int]:

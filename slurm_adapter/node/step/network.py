@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 @record
-class Found:
-    """What a node of a step found out."""
+class NodeNetwork:
+    """What a node of a step found out about its network."""
 
     choice: Choice
     addresses: Mapping[str, str]
@@ -50,7 +50,7 @@ class Found:
 
 def choose_in_step(
     names: Sequence[str], index: int, job: Job, environment: Mapping[str, str], *, show: bool
-) -> Found:
+) -> NodeNetwork:
     """Return what this node's ranks should use to reach the others.
 
     Args:
@@ -68,7 +68,7 @@ def choose_in_step(
     # Rank 0's node looks toward its first neighbour, all others toward rank 0's node.
     master = names[0] if index else names[1]
     peers = _peers(names, index, master, job.network.get("subnet"))
-    way, warnings = _way(own, peers, master, job, interfaces)
+    route, warnings = _route(own, peers, master, job, interfaces)
     given = given_variables(job.env, environment)
     ports = _rdma_ports(sysfs)
 
@@ -77,9 +77,11 @@ def choose_in_step(
 
         return find_nccl(job, job.python, environment)
 
-    choice = choose(own, way, interfaces, given, rdma_chooser(own, ports, given, job.network, find))
+    choice = choose(
+        own, route, interfaces, given, rdma_chooser(own, ports, given, job.network, find)
+    )
     choice = replace(choice, warnings=(*warnings, *choice.warnings))
-    return Found(choice, {**peers, own: way.address}, interfaces, sysfs)
+    return NodeNetwork(choice, {**peers, own: route.address}, interfaces, sysfs)
 
 
 def _rdma_ports(sysfs: str) -> tuple[Port, ...]:
@@ -132,22 +134,22 @@ def _looked_up(own: str, name: str, subnet: str | None) -> str:
     return found[0]
 
 
-def _way(
+def _route(
     own: str, peers: Mapping[str, str], master: str, job: Job, interfaces: Sequence[Interface]
 ) -> tuple[Route, list[str]]:
-    """Return the way that the user or the site chose, else the kernel's; and warnings."""
-    hints = job.network
-    if "subnet" in hints:
-        return routes.route_within(own, hints["subnet"], interfaces), []
-    if "socket_ifname" not in hints:
+    """Return the route that the user or the site chose, else the kernel's; and warnings."""
+    overrides = job.network
+    if "subnet" in overrides:
+        return routes.route_within(own, overrides["subnet"], interfaces), []
+    if "socket_ifname" not in overrides:
         return routes.route_toward(own, peers, master, interfaces)
     family = 6 if ":" in peers[master] else 4
-    way = routes.route_named(own, hints["socket_ifname"], interfaces, family)
+    route = routes.route_named(own, overrides["socket_ifname"], interfaces, family)
     kernels, _ = routes.route_toward(own, {master: peers[master]}, master, interfaces)
-    if kernels.interface == way.interface:
-        return way, []
-    return way, [
+    if kernels.interface == route.interface:
+        return route, []
+    return route, [
         f"{own}: the name {master} leads to {peers[master]}, by {kernels.interface} and not by"
-        f" {way.interface}: ranks meet there. --network SUBNET or --master-suffix SUFFIX has them"
+        f" {route.interface}: ranks meet there. --network SUBNET or --master-suffix SUFFIX has them"
         " meet on the network that you chose"
     ]

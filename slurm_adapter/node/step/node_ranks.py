@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from slurm_adapter.node.ranks.events import Event
-    from slurm_adapter.node.ranks.spawn import Start
+    from slurm_adapter.node.ranks.spawn import RankStart
     from slurm_adapter.node.step.step import Ready
 
 GRACE_S = 10.0
@@ -39,7 +39,7 @@ def run_ranks(ready: Ready, environment: Mapping[str, str], *, log: bool = False
     """Start the ranks of this node and stay until nothing of them is left.
 
     Args:
-        ready: the first of them; all have its surroundings.
+        ready: the first of them; all have its view.
         environment: what they inherit.
         log: whether their output goes to the node's file in the job's log folder.
 
@@ -64,10 +64,10 @@ def run_ranks(ready: Ready, environment: Mapping[str, str], *, log: bool = False
         from slurm_adapter.node.ranks.packages import install
 
         install(ready.node, first, first.environment(inherited), output)
-    entry = None if ready.surroundings is None else ready.surroundings.entry
+    namespaces = None if ready.view is None else ready.view.namespaces
     node = _Node((1, 2) if output is None else (output, output))
-    starts = [make_start(rank, inherited, entry) for rank in ranks]
-    if entry is not None:  # there the directory that this process is in is found by its name
+    starts = [make_start(rank, inherited, namespaces) for rank in ranks]
+    if namespaces is not None:  # there the directory that this process is in is found by its name
         here = working_directory()
         starts = [one if one.cwd else replace(one, cwd=here) for one in starts]
     return node.run(starts, ready)
@@ -81,21 +81,21 @@ class _Node:
         self._fleet = MachineFleet()
         self._started = False
         self._early: list[int] = []
-        self._told_to_end = False
+        self._asked_to_end = False
         self._pid = os.getpid()
 
-    def run(self, starts: list[Start], ready: Ready) -> int:
+    def run(self, starts: list[RankStart], ready: Ready) -> int:
         for one in _PASSED_ON:
             if signal.getsignal(one) is not signal.SIG_IGN:
                 signal.signal(one, self._on_signal)
         try:
             self._fleet.start(starts)
         finally:
-            if ready.surroundings is not None:
-                ready.surroundings.close()
+            if ready.view is not None:
+                ready.view.close()
         self._started = True
         for number in self._early:
-            self._fleet.pass_on(number)
+            self._fleet.forward(number)
         return Supervisor(
             self._fleet,
             show=self._show,
@@ -108,9 +108,9 @@ class _Node:
     def _on_signal(self, number: int, _: object) -> None:
         if os.getpid() != self._pid:  # a child that has yet to become its rank
             return
-        self._told_to_end = self._told_to_end or number in _ENDING
+        self._asked_to_end = self._asked_to_end or number in _ENDING
         if self._started:
-            self._fleet.pass_on(number)
+            self._fleet.forward(number)
         else:
             self._early.append(number)
 
@@ -124,7 +124,7 @@ class _Node:
             data = data[os.write(self._streams[event.is_error], data) :]
 
     def _say(self, text: str) -> None:
-        if self._told_to_end:  # who told it to knows why; that ranks end of it is no news
+        if self._asked_to_end:  # who told it to knows why; that ranks end of it is no news
             return
         try:  # noqa: SIM105 - contextlib costs start-up time
             os.write(2, os.fsencode(f"slurm-adapter: {text}\n"))

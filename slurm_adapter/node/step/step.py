@@ -1,10 +1,10 @@
-"""Inside a Slurm step: step and job become this rank's plan, and its surroundings."""
+"""Inside a Slurm step: step and job become this rank's plan, and its view."""
 
 from __future__ import annotations
 
 import os
 
-from slurm_adapter.cluster.cluster import Cluster, Node, Run
+from slurm_adapter.cluster import Cluster, Node, Run
 from slurm_adapter.cluster.counts import gpu_count, visible_devices
 from slurm_adapter.cluster.slurm import Step, read_step
 from slurm_adapter.contracts import wanted_view, with_exported_master
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from slurm_adapter.job.job import Job
-    from slurm_adapter.node.step.network import Found
-    from slurm_adapter.node.view.selection import Surroundings
+    from slurm_adapter.node.step.network import NodeNetwork
+    from slurm_adapter.node.view.selection import SelectedView
 
 _STEP_TITLE = "slurmstepd: ["
 _MOST_ANCESTORS = 16
@@ -36,11 +36,11 @@ class Ready:
     plan: Plan
     node: NodePlan
     """This node's part of it, with the ranks that this task starts or becomes."""
-    surroundings: Surroundings | None
+    view: SelectedView | None
     """None where it gets none of its own."""
     warnings: tuple[str, ...]
     """What this process is to warn of: the node's own, and for all ranks those of the plan."""
-    network: Found | None = None
+    network: NodeNetwork | None = None
     """What was found out about the node's network; None where the job has no other node."""
 
     @property
@@ -73,12 +73,12 @@ def plan_rank(job: Job, environment: Mapping[str, str], *, only_try: bool = Fals
         from slurm_adapter.node.ranks.packages import package_settings
 
         plan = plan.with_settings({index: package_settings(plan, index, step.local_rank)})
-    surroundings = None
+    view = None
     if cluster.nodes[index].view != "off":
         from slurm_adapter.node.view import selection  # 5 ms, not needed without a view
 
-        surroundings = selection.surround(plan.node(index, ()), environment, only_try=only_try)
-        plan = plan.with_surroundings(index, surroundings.level, surroundings.wrapper)
+        view = selection.select_view(plan.node(index, ()), environment, only_try=only_try)
+        plan = plan.with_node_view(index, view.level, view.wrapper)
     plan = plan.filled(index, environment)
     own = None if job.node_starts_ranks else [plan.rank(step.rank, index, step.local_rank)]
     node = plan.node(index, own)
@@ -86,9 +86,9 @@ def plan_rank(job: Job, environment: Mapping[str, str], *, only_try: bool = Fals
     warnings = (*plan.warnings, *_device_warnings(step, environment)) if first else ()
     if found is not None and step.local_rank == 0:
         warnings = (*warnings, *found.choice.warnings)
-    if surroundings is not None and surroundings.warning:
-        warnings = (*warnings, surroundings.warning)
-    return Ready(plan, node, surroundings, warnings, found)
+    if view is not None and view.warning:
+        warnings = (*warnings, view.warning)
+    return Ready(plan, node, view, warnings, found)
 
 
 def derive_uuid(environment: Mapping[str, str], step_id: str) -> str:
@@ -157,7 +157,7 @@ def _step_daemon() -> tuple[str, str] | None:
 
 def _cluster(
     step: Step, index: int, job: Job, environment: Mapping[str, str], *, only_try: bool
-) -> tuple[Cluster, Found | None]:
+) -> tuple[Cluster, NodeNetwork | None]:
     """Return the step's nodes in the order of their first ranks; this one's facts are known."""
     view = wanted_view(job, step.local_size)
     suffix = job.network.get("master_suffix", "")
@@ -184,7 +184,7 @@ def _cluster(
 
     found = choose_in_step([node.name for node in nodes], index, job, environment, show=only_try)
     settings = (*own.settings, *found.choice.settings)
-    nodes[index] = replace(own, address=found.choice.way.address, settings=settings)
+    nodes[index] = replace(own, address=found.choice.route.address, settings=settings)
     if "subnet" in job.network:
         nodes = [replace(node, address=found.addresses[node.name]) for node in nodes]
     return Cluster(tuple(nodes), step.label, addressed="subnet" in job.network), found

@@ -1,8 +1,8 @@
 """A PID namespace for a node's ranks: the kernel ends all in it when whoever asked for it ends.
 
-Three processes: this one; a keeper that made the namespace and waits; the first process of the
-namespace. Each of the latter two dies with the one before it, by parent-death signal, and with
-the first process of a PID namespace the kernel kills every other in it, whatever its session.
+Three processes: this one; its child, which made the namespace and waits; init, the first process
+of the namespace. Each of the latter two dies with its parent, by parent-death signal, and with init
+the kernel kills every other process of a PID namespace, whatever its session.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ _FLAGS = calls.CLONE_NEWNS | calls.CLONE_NEWPID
 _UNEXPECTED = 70  # sysexits.h: EX_SOFTWARE
 
 
-class Ways:
-    """How the signals that mean stop get to the first process: as its starter gets them."""
+class StopForwarding:
+    """How the signals that mean stop get to init: as whoever started it gets them."""
 
-    def keep(self) -> None:
-        """Said in the keeper, before there is a first process: they are not for this one."""
+    def in_child(self) -> None:
+        """Called in init's parent before there is an init: they are not for this process."""
         for number in signal_forwarding.STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
-    def begin(self) -> None:
-        """Said in the first process, before anybody may send it something."""
+    def in_init(self) -> None:
+        """Called in init, before anybody may send it something."""
         for number in signal_forwarding.STOP_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
 
-    def attend(self, first: int) -> None:
-        """Said in the starter, before it waits for the end of the first process."""
+    def in_starter(self, init: int) -> None:
+        """Called in this process, before it waits for the end of init."""
 
-        def pass_on(number: int, _: object) -> None:
-            send(first, number)
+        def forward(number: int, _: object) -> None:
+            send(init, number)
 
         for number in signal_forwarding.STOP_SIGNALS:
-            signal.signal(number, pass_on)
+            signal.signal(number, forward)
 
 
 def send(pid: int, number: int) -> None:
@@ -55,45 +55,45 @@ def send(pid: int, number: int) -> None:
         return
 
 
-def run_in_pid_namespace(inner: Callable[[], int], ways: Ways | None = None) -> int:
-    """Run a function as the first process of a PID namespace; return its status when all is gone.
+def run_in_pid_namespace(inner: Callable[[], int], forwarding: StopForwarding | None = None) -> int:
+    """Run a function as init of a PID namespace; return its status when all is gone.
 
-    `ways` are those of signals to it; None: what the starter gets is passed on.
+    `forwarding` is that of signals to it; None: what this process gets is forwarded.
 
     Raises:
         RefusedError: where this is not allowed here; nothing has happened then.
     """
-    ways = ways or Ways()
+    forwarding = forwarding or StopForwarding()
     flags = [_FLAGS | calls.CLONE_NEWUSER]
     if os.geteuid() == 0:
         flags.insert(0, _FLAGS)
     for one in flags:
         try:
-            return _run(inner, one, ways)
+            return _run(inner, one, forwarding)
         except RefusedError as refused:
             last = refused
     raise last
 
 
-def _run(inner: Callable[[], int], flags: int, ways: Ways) -> int:
+def _run(inner: Callable[[], int], flags: int, forwarding: StopForwarding) -> int:
     answers, tell = os.pipe()
     die_with_parent = processes.dying_with_parent()
-    keeper = os.fork()
-    if keeper == 0:
+    child = os.fork()
+    if child == 0:
         os.close(answers)
-        _keep(inner, flags, ways, tell, die_with_parent)
+        _make_and_wait(inner, flags, forwarding, tell, die_with_parent)
     os.close(tell)
     try:
         answer = _read_all(answers).decode(errors="replace")
     finally:
         os.close(answers)
     word, _, rest = answer.partition(" ")
-    if word != "first":
-        os.waitpid(keeper, 0)
+    if word != "init":
+        os.waitpid(child, 0)
         number, _, call = rest.partition(" ")
         raise RefusedError(int(number or 1), call or "a process of its own")
-    ways.attend(int(rest))
-    return status_of(os.waitpid(keeper, 0)[1])
+    forwarding.in_starter(int(rest))
+    return processes.wait_for(child)
 
 
 def _read_all(descriptor: int) -> bytes:
@@ -103,40 +103,40 @@ def _read_all(descriptor: int) -> bytes:
     return b"".join(parts)
 
 
-def status_of(status: int) -> int:
-    """Return how a process ended as a shell has it: 128 + N for signal N."""
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
-
-
-def _keep(
-    inner: Callable[[], int], flags: int, ways: Ways, tell: int, die_with_parent: processes.Prepare
+def _make_and_wait(
+    inner: Callable[[], int],
+    flags: int,
+    forwarding: StopForwarding,
+    tell: int,
+    die_with_parent: processes.Prepare,
 ) -> NoReturn:
-    """In the keeper: make the namespaces, and wait for the first process in them."""
+    """In the child: make the namespaces, and wait for init in them."""
     status = _UNEXPECTED
     try:
-        ways.keep()
+        forwarding.in_child()
         enter_own(flags)
         die_with_parent()  # only now: new credentials would clear it
         alive, held = os.pipe()
-        first = os.fork()
-        if first == 0:
+        init = os.fork()
+        if init == 0:
             os.close(held)
-            _be_first(inner, ways, tell, alive)
-        os.write(held, str(first).encode())
+            _be_init(inner, forwarding, tell, alive)
+        os.write(held, str(init).encode())
         os.close(tell)
-        status = status_of(os.waitpid(first, 0)[1])
+        status = processes.wait_for(init)
     except OSError as error:
         _refuse(tell, error)
     finally:
         os._exit(status)
 
 
-def _be_first(inner: Callable[[], int], ways: Ways, tell: int, alive: int) -> NoReturn:
-    """In the first process: end with the keeper, see one's own processes only, then go on."""
+def _be_init(
+    inner: Callable[[], int], forwarding: StopForwarding, tell: int, alive: int
+) -> NoReturn:
+    """In init: end with its parent, see one's own processes only, then go on."""
 
     def whole() -> int:
-        os.write(tell, f"first {own}".encode())
+        os.write(tell, f"init {own}".encode())
         os.close(tell)
         return inner()
 
@@ -144,11 +144,11 @@ def _be_first(inner: Callable[[], int], ways: Ways, tell: int, alive: int) -> No
         processes.die_with_parent()
         # As our starter knows it; what /proc shows may be a namespace further out.
         own = os.read(alive, _MOST_BYTES).decode()
-        if select.select([alive], [], [], 0)[0]:  # its only writer, the keeper, died in between
+        if select.select([alive], [], [], 0)[0]:  # its only writer, the parent, died in between
             os._exit(_UNEXPECTED)
         calls.follow_machine()
         _mount_proc()
-        ways.begin()
+        forwarding.in_init()
     except OSError as error:
         _refuse(tell, error)
         os._exit(_UNEXPECTED)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
+from slurm_adapter.errors import exit_status
 from slurm_adapter.node.system import calls
 
 TYPE_CHECKING = False
@@ -13,6 +15,10 @@ if TYPE_CHECKING:
 
     Prepare = Callable[[], None]
     """What a child runs before its program."""
+
+_AGAIN_S = 0.01
+_DYING_S = 5.0
+"""What waits for a disk that does not answer does not even die of SIGKILL."""
 
 
 def become_subreaper() -> None:
@@ -77,8 +83,29 @@ def _send(pid: int, number: int) -> None:
         return
 
 
+def wait_for(pid: int) -> int:
+    """Wait for the end of a child; return its exit status."""
+    return exit_status(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+
+def kill_all(find: Callable[[], list[int] | None]) -> int:
+    """Kill processes, and what they fork meanwhile; return how many that were.
+
+    Args:
+        find: returns those that there are now; None where there will be no more.
+    """
+    killed: set[int] = set()
+    deadline = time.monotonic() + _DYING_S
+    while (found := find()) is not None and time.monotonic() < deadline:
+        killed.update(found)
+        for pid in found:
+            _send(pid, signal.SIGKILL)
+        time.sleep(_AGAIN_S)
+    return len(killed)
+
+
 def reap() -> Iterator[tuple[int, int]]:
-    """Yield (pid, exit code, -N for signal N) of children that have ended; orphans too."""
+    """Yield (pid, exit status) of children that have ended; orphans too."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -86,7 +113,7 @@ def reap() -> Iterator[tuple[int, int]]:
             return
         if pid == 0:
             return
-        yield pid, os.waitstatus_to_exitcode(status)
+        yield pid, exit_status(os.waitstatus_to_exitcode(status))
 
 
 def has_children() -> bool:

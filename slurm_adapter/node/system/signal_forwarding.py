@@ -1,13 +1,15 @@
-"""Signals that mean stop, where one process takes them for another and passes them on.
+"""Signals that mean stop, where one process takes them for another and forwards them.
 
 Whoever ends a command may reach one of its processes (`kill`), or all of them at once (a
-scheduler, `pkill`). Passed on as others, each counts once, and what the other one is sent itself
+scheduler, `pkill`). Forwarded as others, each counts once, and what the other one is sent itself
 not at all.
 """
 
 from __future__ import annotations
 
 import signal
+
+from slurm_adapter.errors import signal_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What means that a process is to end in order; its status is then 128 + N."""
 _handlers: dict[int, Handler] = {}
-"""What heeds each signal that is passed on to this process."""
+"""What heeds each signal that is forwarded to this process."""
 
 
 def heeded_signals(*more: signal.Signals) -> list[signal.Signals]:
@@ -29,24 +31,24 @@ def heeded_signals(*more: signal.Signals) -> list[signal.Signals]:
     return [one for one in wanted if signal.getsignal(one) is not signal.SIG_IGN]
 
 
-def passed_as(number: int) -> int:
-    """Return the signal as which another one is passed on."""
+def forwarded_as(number: int) -> int:
+    """Return the signal as which another one is forwarded."""
     return signal.SIGRTMIN + STOP_SIGNALS.index(number)
 
 
-def take_only_passed(numbers: Iterable[int]) -> None:
-    """Heed from now on what is passed on to this process; others of STOP_SIGNALS stay ignored."""
+def take_only_forwarded(numbers: Iterable[int]) -> None:
+    """Heed from now on what is forwarded to this process; others of STOP_SIGNALS stay ignored."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     for one in numbers:
         # Not ignored, which every program that this process starts would have from it.
         signal.signal(one, _pass_over)
         _handlers[one] = _leave
-        signal.signal(passed_as(one), _heed)
+        signal.signal(forwarded_as(one), _heed)
 
 
 def listen(number: int, handler: Handler) -> Handler:
-    """Have a signal handled, be it passed on; return what did so before. Like `signal.signal`."""
+    """Have a signal handled, be it forwarded; return what did so before. Like `signal.signal`."""
     if number not in _handlers:
         return signal.signal(number, handler)
     before = _handlers[number]
@@ -59,7 +61,7 @@ def _pass_over(number: int, _: object) -> None:
 
 
 def _leave(number: int, _: object) -> NoReturn:
-    raise SystemExit(128 + number)
+    raise SystemExit(signal_status(number))
 
 
 def _heed(number: int, frame: FrameType | None) -> None:

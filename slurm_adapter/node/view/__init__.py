@@ -1,1 +1,1 @@
-"""A rank's private surroundings: hosts file, host name and directories, without a container."""
+"""A rank's view: a private hosts file, host name and directories, without a container."""

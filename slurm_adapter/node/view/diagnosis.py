@@ -1,4 +1,4 @@
-"""Why a node allows no private surroundings, and who could change that: words for a refusal."""
+"""Why a node allows no view, and who could change that: words for a refusal."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _CACHES = ("/run/nscd", "/var/run/nscd")
 
 
 @record
-class Files:
+class ViewFiles:
     """What is put into a view."""
 
     texts: Mapping[str, str]
@@ -45,7 +45,7 @@ class Files:
     """Entries of /home that keep their real paths."""
 
 
-def put_in_place(files: Files) -> None:
+def put_in_place(files: ViewFiles) -> None:
     """Make a view of the file system in this mount namespace, and enter it."""
     for cache in _CACHES:
         if _is_there(cache):
@@ -76,7 +76,7 @@ def as_seen(text: str) -> str:
     return text.replace(f"{_SCRATCH}/", "/")
 
 
-def _bind_all(files: Files, sources: list[int]) -> None:
+def _bind_all(files: ViewFiles, sources: list[int]) -> None:
     made: set[str] = set()
     for source, (_, target) in zip(sources, files.binds, strict=True):
         folder = os.path.dirname(target)

@@ -1,4 +1,4 @@
-"""Which surroundings a node's rank gets: what its contract is used to, or the best below that.
+"""Which view a node's ranks get: what its contract is used to, or the best below that.
 
 Never less than was asked for in so many words, and never less without saying what is missing,
 why, and how to get it.
@@ -10,7 +10,7 @@ from slurm_adapter.errors import AdapterError, ClusterUnfitError
 from slurm_adapter.job.layout import CACHE, HOME, VOLCANO
 from slurm_adapter.node.system.namespaces import RefusedError
 from slurm_adapter.node.view import view
-from slurm_adapter.node.view.spec import Contents
+from slurm_adapter.node.view.spec import ViewSpec
 from slurm_adapter.record import record
 
 TYPE_CHECKING = False
@@ -23,12 +23,12 @@ _WRAPPERS = ("libnss_wrapper.so", "libnss_wrapper.so.0")
 
 
 @record
-class Surroundings:
+class SelectedView:
     """What a node gives to its rank."""
 
     level: str
     """`full`, `hosts` or `off`, as `Node.view` has it."""
-    entry: view.Entry | None = None
+    namespaces: view.ViewNamespaces | None = None
     """To be entered by the process that becomes the rank; None where there is nothing to enter."""
     wrapper: str = ""
     """The library by which names resolve where no namespaces are to be had; empty: none."""
@@ -36,14 +36,14 @@ class Surroundings:
 
     def close(self) -> None:
         """Let go of what was prepared; a process that entered it keeps it."""
-        if self.entry is not None:
-            self.entry.close()
+        if self.namespaces is not None:
+            self.namespaces.close()
 
 
-def surround(
+def select_view(
     plan: NodePlan, environment: Mapping[str, str], *, only_try: bool = False
-) -> Surroundings:
-    """Prepare the surroundings of one node's ranks; `Node.view` says what to try first.
+) -> SelectedView:
+    """Prepare the view of one node's ranks; `Node.view` says what to try first.
 
     Args:
         plan: the node's part of it.
@@ -54,47 +54,47 @@ def surround(
         ClusterUnfitError: where what the user asked for by name is not possible here, where
             nodes' names do not resolve, or where a directory of the job is not there.
     """
-    contents = Contents(plan, environment, only_try)
+    spec = ViewSpec(plan, environment, only_try)
     try:
-        contents.check_names()
+        spec.check_names()
     except AdapterError as error:
-        if contents.asked is None and not plan.names_workers:
-            return Surroundings("off", warning=_warning(contents, "off", error.found, ""))
+        if spec.asked is None and not plan.names_workers:
+            return SelectedView("off", warning=_warning(spec, "off", error.found, ""))
         raise
-    contents.open_up()
+    spec.open_up()
     why, remedy = "", ""
-    for level in ("full", "hosts") if contents.wanted == "full" else ("hosts",):
+    for level in ("full", "hosts") if spec.wanted == "full" else ("hosts",):
         try:
-            entry = view.prepare(contents.view(level))
+            namespaces = view.prepare(spec.view(level))
         except RefusedError as refused:
             from slurm_adapter.node.view.diagnosis import explain  # only for words
 
             why, remedy = explain(refused)
         else:
-            return Surroundings(level, entry, warning=_warning(contents, level, why, remedy))
-        if contents.asked == "full":
+            return SelectedView(level, namespaces, warning=_warning(spec, level, why, remedy))
+        if spec.asked == "full":
             break
-    return _without_namespaces(contents, why, remedy)
+    return _without_namespaces(spec, why, remedy)
 
 
-def _without_namespaces(contents: Contents, why: str, remedy: str) -> Surroundings:
+def _without_namespaces(spec: ViewSpec, why: str, remedy: str) -> SelectedView:
     """Give names by nss_wrapper where it is installed; else the nodes' own names must do.
 
     Only where scripts need names: under nss_wrapper PyTorch, which asks for IPv6 first, never
     gets to a numeric IPv4 address.
     """
-    useful = contents.plan.names_workers and contents.asked != "full"
+    useful = spec.plan.names_workers and spec.asked != "full"
     wrapper = _find_wrapper() if useful else None
-    if contents.asked is not None and wrapper is None:
+    if spec.asked is not None and wrapper is None:
         raise ClusterUnfitError(
-            f"{contents.name} cannot give --view {contents.asked}: {why}",
+            f"{spec.name} cannot give --view {spec.asked}: {why}",
             f"{remedy} Without --view the job runs with less, and says what.".strip(),
         )
     if wrapper is None:
-        return Surroundings("off", warning=_warning(contents, "off", why, remedy))
-    contents.write_wrapper_hosts()
-    warning = _warning(contents, "wrapper", why, remedy)
-    return Surroundings("hosts", wrapper=wrapper, warning=warning)
+        return SelectedView("off", warning=_warning(spec, "off", why, remedy))
+    spec.write_wrapper_hosts()
+    warning = _warning(spec, "wrapper", why, remedy)
+    return SelectedView("hosts", wrapper=wrapper, warning=warning)
 
 
 def _find_wrapper() -> str | None:
@@ -109,12 +109,12 @@ def _find_wrapper() -> str | None:
     return None
 
 
-def _warning(contents: Contents, given: str, why: str, remedy: str) -> str:
+def _warning(spec: ViewSpec, given: str, why: str, remedy: str) -> str:
     """Return what is missing on this node, why, and how to get it; empty where all is there."""
     missing = []
-    if contents.wanted == "full" and given != "full":
+    if spec.wanted == "full" and given != "full":
         missing.append(
-            f"the host name {contents.instance}; {HOME}, {VOLCANO} and {CACHE} (the MA_ variables"
+            f"the host name {spec.instance}; {HOME}, {VOLCANO} and {CACHE} (the MA_ variables"
             " name the real directories)"
         )
     if given == "wrapper":
@@ -122,7 +122,7 @@ def _warning(contents: Contents, given: str, why: str, remedy: str) -> str:
             "names for ping and for programs of Go (nss_wrapper gives them to others); numeric"
             " addresses as PyTorch's master (it would wait in vain: give it the worker's name)"
         )
-    if given == "off" and contents.plan.names_workers:
+    if given == "off" and spec.plan.names_workers:
         missing.append(
             "workers' names as on ModelArts (VC_WORKER_HOSTS and --init_method hold the nodes' own)"
         )
@@ -131,12 +131,12 @@ def _warning(contents: Contents, given: str, why: str, remedy: str) -> str:
     if not missing:
         return ""
     lesser = "hosts" if given in ("hosts", "wrapper") else "off"
-    enough = "" if lesser == contents.asked else f"Give --view {lesser} if that is enough."
+    enough = "" if lesser == spec.asked else f"Give --view {lesser} if that is enough."
     return " ".join(
         filter(
             None,
             (
-                f"no {contents.wanted} view on {contents.name}: {why}. Missing there:",
+                f"no {spec.wanted} view on {spec.name}: {why}. Missing there:",
                 f"{'; '.join(missing)}.",
                 remedy,
                 enough,

@@ -14,7 +14,7 @@ from slurm_adapter.network.addresses import HOSTS, read_hosts_file
 from slurm_adapter.node.job_files import working_directory
 from slurm_adapter.node.system.namespaces import RefusedError
 from slurm_adapter.node.view import directories, hosts_file
-from slurm_adapter.node.view.mounts import Files
+from slurm_adapter.node.view.mounts import ViewFiles
 from slurm_adapter.node.view.view import View
 from slurm_adapter.paths import read_text
 from slurm_adapter.record import cached_property, record, replace
@@ -42,7 +42,7 @@ _HOME_ENTRY = re.compile("/home/([^/:\0]+)")
 
 
 @record
-class Contents:
+class ViewSpec:
     """One node of a job, and what its ranks are to find there."""
 
     plan: NodePlan
@@ -134,12 +134,12 @@ class Contents:
         if switch is not None:
             texts[hosts_file.SWITCH] = switch
         if level == "hosts":
-            return View(Files(texts))
+            return View(ViewFiles(texts))
         _check_home(self.environment)
         has_cache = os.path.isdir(CACHE)
         binds = self._binds(has_cache=has_cache)
         named = _HOME_ENTRY.findall("\0".join((*self._named, *self.environment.values())))
-        files = Files(
+        files = ViewFiles(
             texts={**texts, **_volcano(self.plan.workers)},
             folders=(HOME, VOLCANO, *(() if has_cache else (CACHE,))),
             binds=() if self.only_try else binds,

@@ -32,12 +32,12 @@ _KINDS = (
 class View:
     """What one node's rank is to find around it."""
 
-    files: mounts.Files
+    files: mounts.ViewFiles
     host_name: str = ""
     """Empty: the machine's own."""
 
 
-class Entry:
+class ViewNamespaces:
     """Namespaces that are ready to be entered; they end with the last process in them."""
 
     def __init__(self, namespaces: tuple[tuple[int, int], ...]) -> None:
@@ -55,7 +55,7 @@ class Entry:
         self._namespaces = ()
 
 
-def prepare(view: View) -> Entry:
+def prepare(view: View) -> ViewNamespaces:
     """Build a view in namespaces of its own, as this user with this user's groups.
 
     Root needs no user namespace for it, unless it is the root of a container that may do little.
@@ -72,37 +72,37 @@ def prepare(view: View) -> Entry:
     return _prepare(view, _KINDS)
 
 
-def _prepare(view: View, kinds: tuple[tuple[str, int], ...]) -> Entry:
+def _prepare(view: View, kinds: tuple[tuple[str, int], ...]) -> ViewNamespaces:
     try:
         return _built(view, kinds)
     except OSError as error:  # no process, no descriptor left
         raise RefusedError(error.errno or 1, "a process of its own") from error
 
 
-def _built(view: View, kinds: tuple[tuple[str, int], ...]) -> Entry:
+def _built(view: View, kinds: tuple[tuple[str, int], ...]) -> ViewNamespaces:
     answers, tell = os.pipe()
-    told, go_on = os.pipe()
+    wait, go_on = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(go_on)
-        _build_and_wait(view, sum(flag for _, flag in kinds), tell, told)
+        _build_and_wait(view, sum(flag for _, flag in kinds), tell, wait)
     os.close(tell)
-    os.close(told)
+    os.close(wait)
     try:
         answer = os.read(answers, _MOST_BYTES)
         if answer != _DONE:
             number, _, call = answer.decode(errors="replace").partition(" ")
             raise RefusedError(int(number or 1), call or "a process of its own")
-        entry = Entry(tuple((_open(child, name), flag) for name, flag in kinds))
+        namespaces = ViewNamespaces(tuple((_open(child, name), flag) for name, flag in kinds))
     finally:
         os.close(answers)
         os.close(go_on)
         _reap(child)
-    _try_to_enter(entry)
-    return entry
+    _try_to_enter(namespaces)
+    return namespaces
 
 
-def _try_to_enter(entry: Entry) -> None:
+def _try_to_enter(namespaces: ViewNamespaces) -> None:
     """Enter with a child first: there is no way back from half a view.
 
     Raises:
@@ -112,7 +112,7 @@ def _try_to_enter(entry: Entry) -> None:
     if child == 0:
         status = 1
         try:
-            entry.enter()
+            namespaces.enter()
             status = 0
         except OSError as error:
             status = min(error.errno or 1, 255)
@@ -120,7 +120,7 @@ def _try_to_enter(entry: Entry) -> None:
             os._exit(status)
     status = os.waitstatus_to_exitcode(_reap(child))
     if status != 0:
-        entry.close()
+        namespaces.close()
         raise RefusedError(max(status, 1), "setns")
 
 
@@ -135,7 +135,7 @@ def _open(pid: int, name: str) -> int:
     return os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _build_and_wait(view: View, flags: int, tell: int, told: int) -> NoReturn:
+def _build_and_wait(view: View, flags: int, tell: int, wait: int) -> NoReturn:
     """In the child: build, report, and keep the namespaces until they have been opened."""
     try:
         _build(view, flags)
@@ -147,7 +147,7 @@ def _build_and_wait(view: View, flags: int, tell: int, told: int) -> NoReturn:
         answer = f"1 {error!r}".encode()
     try:
         os.write(tell, answer[:_MOST_BYTES])
-        os.read(told, 1)  # until the other end is closed
+        os.read(wait, 1)  # until the other end is closed
     finally:
         os._exit(0)
 

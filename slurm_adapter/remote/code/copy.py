@@ -4,45 +4,43 @@ from __future__ import annotations
 
 import hashlib
 import os
-import posixpath
 import time
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from slurm_adapter.errors import BadValueError, printable
-from slurm_adapter.node.agent.code_copy import END
-from slurm_adapter.node.agent.copy_lock import STATE
-from slurm_adapter.remote.code import rsync
+from slurm_adapter.node.protocol.copy_messages import (
+    ArrangeCopy,
+    Arranged,
+    BeginCopy,
+    ClaimCopy,
+    CloseCopy,
+    Compare,
+    Differences,
+    FillFiles,
+    FindSigns,
+    FinishCopy,
+    Finished,
+    Signs,
+    pack_entries,
+)
+from slurm_adapter.node.protocol.messages import Data, RequestDone
 from slurm_adapter.remote.code.files import amount
-from slurm_adapter.remote.code.receiver import Receiver
-from slurm_adapter.remote.conversation import ToldError, request
+from slurm_adapter.remote.requests import NoReplyError, RequestError, Requests
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from typing import Any
+    from collections.abc import Iterator, Sequence
 
-    from slurm_adapter.remote.code.files import Code, Entry
-    from slurm_adapter.remote.transport.port import Connection
+    from slurm_adapter.node.protocol.messages import Request
+    from slurm_adapter.remote.agent import Agent
+    from slurm_adapter.remote.code.files import Code
 
 _CHUNK = 1 << 18
 _NAMED = 3
 _SEEN_LATER_S = 75.0  # network file systems show what others did after a minute at the latest
 _AGAIN_S = 0.5
-
-
-@dataclass(frozen=True)
-class Target:
-    """A host that is to have the code."""
-
-    connection: Connection
-    python: str = "python3"
-    """The interpreter there: a path, or a name in its PATH."""
-
-    @property
-    def name(self) -> str:
-        """The host's name."""
-        return self.connection.node.name
 
 
 @dataclass(frozen=True)
@@ -72,40 +70,32 @@ class HostCopy:
 
 
 @dataclass(frozen=True)
-class Settings:
+class CopySettings:
     """What all hosts have in common."""
 
     destination: str
     """The copy's directory."""
-    delta_from: int
-    """Bytes; of larger files that a host has in another version rsync sends the differences."""
     patience_s: float
     """How long a host may say nothing before it counts as hanging."""
-    seeded: bool = False
-    """Whether a new copy begins with an earlier one beside it: see `node.seed`."""
+    with_basis: bool = False
+    """Whether a new copy begins with an earlier one beside it: see `node.agent.basis`."""
 
 
 @dataclass(frozen=True)
 class Findings:
     """What of the code a host has, files by their numbers."""
 
-    same: list[int]
+    same: tuple[int, ...]
     """Right, but for the time."""
-    missing: list[int]
-    older: list[int]
-    """There in another version."""
+    wrong: list[int]
+    """Whose contents it lacks, or has in another version."""
     others: int
     """How many directories and links are not there."""
 
     @property
     def changed(self) -> bool:
         """Whether the copy has to be changed."""
-        return bool(self.missing or self.older or self.others)
-
-    @property
-    def wrong(self) -> list[int]:
-        """Whose contents it lacks."""
-        return sorted({*self.missing, *self.older})
+        return bool(self.wrong or self.others)
 
 
 class Source:
@@ -116,34 +106,50 @@ class Source:
         self._digests: dict[int, str] = {}
 
     @cached_property
-    def comparison(self) -> bytes:
+    def comparison(self) -> Compare:
         """The request that tells a host everything that is to be there; the same for all."""
-        return request("compare", entries=[_on_the_wire(entry) for entry in self.code.entries])
+        return Compare(
+            pack_entries(
+                (
+                    entry.kind,
+                    entry.mode,
+                    entry.size,
+                    entry.modified_ns,
+                    os.fsencode(entry.path),
+                    os.fsencode(entry.target),
+                )
+                for entry in self.code.entries
+            )
+        )
 
-    def judge(self, answer: dict[str, Any]) -> Findings:
+    def judge(self, answer: Differences) -> Findings:
         """Return what an answer to the comparison comes to."""
-        doubtful: list[tuple[int, str]] = answer["doubtful"]
-        same = [number for number, digest in doubtful if self._digest(number) == digest]
-        older = [*answer["older"], *(number for number, _ in doubtful if number not in set(same))]
-        return Findings(same, sorted(answer["missing"]), sorted(older), answer["others"])
+        numbers = [*answer.missing, *answer.older, *(number for number, _ in answer.doubtful)]
+        if not set(numbers) <= self._files:
+            raise NoReplyError("what it sends makes no sense")
+        same = {number for number, digest in answer.doubtful if self._digest(number) == digest}
+        older = {*answer.older, *(number for number, _ in answer.doubtful)} - same
+        wrong = sorted({*answer.missing, *older})
+        return Findings(tuple(sorted(same)), wrong, answer.others)
 
-    def contents(self, numbers: Iterable[int]) -> Iterator[bytes]:
-        """Yield files as the receiving end reads them, in pieces that are worth a packet.
+    @cached_property
+    def _files(self) -> frozenset[int]:
+        """The numbers of the files among the entries."""
+        entries = enumerate(self.code.entries)
+        return frozenset(number for number, entry in entries if entry.kind == "file")
+
+    def contents(self, numbers: Sequence[int]) -> Iterator[Request]:
+        """Yield what has files written, with all that is in them.
 
         Raises:
             BadValueError: a file cannot be read, or is not what it was when the code was found:
                 hosts would get different ones.
         """
-        packed = bytearray()
+        yield FillFiles(tuple(numbers))
         for number in numbers:
-            packed += number.to_bytes(4, "big")
             for chunk in self._read(number):
-                packed += len(chunk).to_bytes(4, "big") + chunk
-                if len(packed) >= _CHUNK:
-                    yield bytes(packed)
-                    packed.clear()
-            packed += bytes(4)
-        yield bytes(packed) + END.to_bytes(4, "big")
+                yield Data(number, chunk)
+            yield Data(number, b"")
 
     def _digest(self, number: int) -> str:
         if number not in self._digests:
@@ -168,71 +174,63 @@ class Source:
 
 
 class HostCopying:
-    """One host on its way to a copy. Steps raise `ToldError`, or what a connection raises."""
+    """One host on its way to a copy. Steps raise `RequestError`, or what a connection raises."""
 
-    def __init__(self, target: Target, source: Source, settings: Settings) -> None:
-        self.target = target
+    def __init__(self, agent: Agent, source: Source, settings: CopySettings) -> None:
+        self.name = agent.name
+        self.token = uuid4().hex
+        """What its sign is called by."""
         self.same_as: HostCopying | None = None
-        self.seen: list[int] = []
+        self.seen: tuple[int, ...] = ()
         """Numbers of the hosts that see the same directory, its own included."""
-        self.nowhere: list[str] = []
+        self.nowhere: tuple[str, ...] = ()
         """Links of the code that lead nowhere on this host."""
-        self.done = HostCopy(target.name)
+        self.done = HostCopy(self.name)
+        self._agent = agent
         self._source = source
         self._settings = settings
-        self._cancelled = False
-        self._has_rsync = False
-        self._receiver: Receiver | None = None
-
-    @property
-    def receiver(self) -> Receiver:
-        """Its receiving end."""
-        if self._receiver is None:
-            raise ToldError("its receiving end did not start")
-        return self._receiver
+        self._requests = Requests(agent, settings.patience_s)
 
     def begin(self) -> None:
-        """Start the receiving end."""
-        settings, target = self._settings, self.target
-        self._receiver = Receiver(
-            target.connection, target.python, settings.destination, settings.patience_s
-        )
-        self._receiver.start()
-        self._has_rsync = self._receiver.ask("begin")["rsync"]
+        """Make what the copy lies in, and leave a sign there."""
+        folder = os.fsencode(self._settings.destination)
+        self._requests.ask(BeginCopy(folder, self.token), RequestDone)
 
     def look(self, everyone: Sequence[HostCopying]) -> None:
         """Find out which hosts share its directory."""
-        tokens = [host.receiver.token for host in everyone]
-        self.seen = self.receiver.ask("look", tokens=tokens)["seen"]
+        signs = self._requests.ask(FindSigns(tuple(host.token for host in everyone)), Signs)
+        if not set(signs.seen) <= set(range(len(everyone))):
+            raise NoReplyError("what it sends makes no sense")
+        self.seen = signs.seen
 
     def copy(self) -> None:
         """Bring the copy up to date."""
-        started = time.monotonic()
-        receiver = self.receiver
-        receiver.ask("claim")
-        if self._settings.seeded:
-            receiver.ask("seed")
+        started, sent = time.monotonic(), self._agent.sent
+        ask = self._requests.ask
+        ask(ClaimCopy(self._settings.with_basis), RequestDone)
         found = self._compare()
-        changed = len(found.wrong)
-        removed = receiver.ask("prepare", changed=found.changed)["removed"]
-        deltas = self._send_deltas(found)
-        if deltas:
-            found = self._compare()  # whatever rsync says: what it left undone is sent now
+        removed = ask(ArrangeCopy(found.changed), Arranged).removed
         if found.wrong:
-            receiver.fill(self._source.contents(found.wrong))
-        finished = receiver.ask("finish", same=found.same)
-        self.nowhere = finished["nowhere"]
-        took, sent = time.monotonic() - started, receiver.sent + deltas
-        version = finished["version"]
-        self.done = HostCopy(self.target.name, changed, removed, sent, took, version=version)
+            self._requests.send_all(self._source.contents(found.wrong))
+            self._requests.take(RequestDone)
+        finished = ask(FinishCopy(found.same), Finished)
+        self.nowhere = finished.nowhere
+        self.done = HostCopy(
+            self.name,
+            len(found.wrong),
+            removed,
+            self._agent.sent - sent,
+            time.monotonic() - started,
+            version=finished.version,
+        )
 
     def check(self) -> None:
         """Wait until the copy that another host got is seen here whole."""
-        started = time.monotonic()
+        started, sent = time.monotonic(), self._agent.sent
         deadline = started + _SEEN_LATER_S
         other, version = None, ""
         if self.same_as is not None:
-            other, version = self.same_as.target.name, self.same_as.done.version
+            other, version = self.same_as.name, self.same_as.done.version
         while True:
             found = self._compare()
             if not found.changed:
@@ -242,46 +240,19 @@ class HostCopying:
                 named = ", ".join(
                     printable(entries[number].path) for number in found.wrong[:_NAMED]
                 )
-                raise ToldError(f"does not see what {other} got into the same directory: {named}")
+                reason = f"does not see what {other} got into the same directory: {named}"
+                raise RequestError(reason)
             time.sleep(_AGAIN_S)
         took = time.monotonic() - started
-        self.done = HostCopy(self.target.name, 0, 0, self.receiver.sent, took, other, version)
+        self.done = HostCopy(self.name, 0, 0, self._agent.sent - sent, took, other, version)
 
     def _compare(self) -> Findings:
-        self.receiver.write(self._source.comparison)
-        return self._source.judge(self.receiver.answer())
-
-    def _send_deltas(self, found: Findings) -> int:
-        """Let rsync bring large files up to date; return the bytes sent."""
-        code, settings = self._source.code, self._settings
-        entries = [code.entries[number] for number in found.older]
-        large = [entry.path for entry in entries if entry.size >= settings.delta_from]
-        if not large or not self._has_rsync or not rsync.installed():
-            return 0
-        return rsync.rsync(
-            self.target.connection,
-            code.folder,
-            large,
-            settings.destination,
-            f"{posixpath.dirname(settings.destination)}/{STATE}",
-            patience_s=settings.patience_s,
-            wanted=lambda: not self._cancelled,
-        )
+        return self._source.judge(self._requests.ask(self._source.comparison, Differences))
 
     def cancel(self) -> None:
         """Have a step that is being taken fail soon."""
-        self._cancelled = True
-        if self._receiver:
-            self._receiver.cancel()
+        self._requests.cancel()
 
     def close(self) -> None:
-        """Let the receiving end go."""
-        if self._receiver:
-            self._receiver.close()
-
-
-def _on_the_wire(entry: Entry) -> list[object]:
-    texts = (
-        os.fsencode(text).decode("utf-8", "surrogateescape") for text in (entry.path, entry.target)
-    )
-    return [entry.kind, entry.mode, entry.size, entry.modified_ns, *texts]
+        """Have the host let go of the copy, as soon as it gets to that."""
+        self._agent.send(CloseCopy())

@@ -1,7 +1,7 @@
 """`ssh --sync`: every host gets a copy of the code before anything starts.
 
-One conversation with each host, over the connection that is there: which files it has already,
-then the contents of the others. Hosts that turn out to share the directory get one copy.
+The agent of each host is asked which files it has already, and then sent the contents of the
+others, over the connection that is there. Hosts that share the directory get one copy.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slurm_adapter.errors import ClusterUnfitError, printable
-from slurm_adapter.remote.code.copy import HostCopying, Settings, Source
+from slurm_adapter.remote.code.copy import CopySettings, HostCopying, Source
 from slurm_adapter.remote.code.files import amount
-from slurm_adapter.remote.conversation import ToldError
+from slurm_adapter.remote.requests import RequestError
 from slurm_adapter.remote.transport.port import ConnectionLostError, NoAnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from slurm_adapter.remote.code.copy import HostCopy, Target
+    from slurm_adapter.remote.agent import Agent
+    from slurm_adapter.remote.code.copy import HostCopy
     from slurm_adapter.remote.code.files import Code
 
 AT_ONCE = 8
-DELTA_FROM = 1 << 20
 PATIENCE_S = 120.0
 _NAMED = 8
 _ELSEWHERE = "--job-folder DIR names another place."
@@ -39,7 +39,7 @@ class Synced:
     size: int
     """Bytes of all files."""
     hosts: tuple[HostCopy, ...]
-    """In the order of the targets."""
+    """In the order of the agents."""
     seconds: float
     warnings: tuple[str, ...] = ()
 
@@ -53,12 +53,11 @@ class Synced:
 def sync(
     code: Code,
     destination: str,
-    targets: Sequence[Target],
+    agents: Sequence[Agent],
     *,
     at_once: int = AT_ONCE,
-    delta_from: int = DELTA_FROM,
     patience_s: float = PATIENCE_S,
-    seeded: bool = False,
+    with_basis: bool = False,
 ) -> Synced:
     """Bring the copy of the code on every host up to date.
 
@@ -66,12 +65,10 @@ def sync(
         code: what belongs to the code.
         destination: the copy's directory, absolute, the same on every host. It is made; one that
             holds anything that no `sync` put there is left alone, which is an error.
-        targets: the hosts, connected.
+        agents: the hosts', begun and idle.
         at_once: how many hosts are copied to at a time.
-        delta_from: bytes; for a larger file that a host has in another version, rsync is used
-            where both sides have it.
         patience_s: how long a host may say nothing before it counts as hanging.
-        seeded: whether a new copy begins with an earlier one beside it, in
+        with_basis: whether a new copy begins with an earlier one beside it, in
             `PLACE/STAMP/NAME` like the destination.
 
     Raises:
@@ -80,8 +77,8 @@ def sync(
     """
     started = time.monotonic()
     source = Source(code)
-    settings = Settings(posixpath.normpath(destination), delta_from, patience_s, seeded)
-    hosts = [HostCopying(target, source, settings) for target in targets]
+    settings = CopySettings(posixpath.normpath(destination), patience_s, with_basis)
+    hosts = [HostCopying(agent, source, settings) for agent in agents]
     pool = ThreadPoolExecutor(max_workers=at_once)
     steps = _Steps(pool, len(hosts))
     try:
@@ -112,10 +109,10 @@ class _Steps:
         reasons: dict[str, list[str]] = {}
         remedies: dict[str, None] = {}
         for host, future in [(host, self._pool.submit(step, host)) for host in hosts]:
-            name = host.target.name
+            name = host.name
             try:
                 future.result()
-            except ToldError as error:
+            except RequestError as error:
                 reasons.setdefault(str(error), []).append(name)
                 remedies[error.remedy or _ELSEWHERE] = None
             except (ConnectionLostError, NoAnswerError) as error:
@@ -151,7 +148,7 @@ def _nowhere(hosts: Sequence[HostCopying]) -> list[str]:
     where: dict[str, list[str]] = {}
     for host in hosts:
         for path in host.nowhere:
-            where.setdefault(path, []).append(host.target.name)
+            where.setdefault(path, []).append(host.name)
     return [f"{printable(path)} leads nowhere on {_some(names)}" for path, names in where.items()]
 
 

@@ -2,60 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import paramiko
-
-from slurm_adapter.remote.transport.errors import ConnectError
+from slurm_adapter.remote.transport.connect_error import ConnectError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import paramiko
+
     from slurm_adapter.remote.transport.known_hosts import KnownKey
-    from slurm_adapter.remote.transport.ssh_settings import Settings
+    from slurm_adapter.remote.transport.ssh_settings import SshSettings
 
 # What a known key of a type lets the server sign with.
 _SIGNATURES = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
 
 
-@dataclass(frozen=True)
-class Algorithms:
-    """Names as in the protocol, each kind in the order in which it is asked for."""
-
-    key_types: tuple[str, ...]
-    ciphers: tuple[str, ...]
-    macs: tuple[str, ...]
-    kex: tuple[str, ...]
-
-    def ask_of(self, transport: paramiko.Transport) -> None:
-        """Have a transport that has not started yet ask for these."""
-        options = transport.get_security_options()
-        options.key_types, options.ciphers = self.key_types, self.ciphers
-        options.digests, options.kex = self.macs, self.kex
-
-
-def choose_algorithms(settings: Settings, known: Sequence[KnownKey]) -> Algorithms:
-    """Return what to ask a host for.
+def restrict_algorithms(
+    options: paramiko.transport.SecurityOptions, settings: SshSettings, known: Sequence[KnownKey]
+) -> None:
+    """Have a transport that has not started yet ask for nothing but what may be used.
 
     Args:
+        options: what it would ask for.
         settings: of the host; what its config forbids is not asked for.
         known: the keys known for the host.
 
     Raises:
         ConnectError: the config forbids all that there is of a kind.
     """
-    offered = paramiko.Transport
-    ciphers = _allowed("Ciphers", offered._preferred_ciphers, settings.ciphers)  # noqa: SLF001
-    kex = _allowed("KexAlgorithms", offered._preferred_kex, settings.kex_algorithms)  # noqa: SLF001
-    types = offered._preferred_keys  # noqa: SLF001 - no other way to read these
-    return Algorithms(
-        order_key_types(types, known, settings.host_key_algorithms),
-        # Those that need no MAC first: paramiko compares MACs byte by byte, in Python.
-        tuple(sorted(ciphers, key=lambda name: "-gcm" not in name)),
-        _allowed("MACs", offered._preferred_macs, settings.macs),  # noqa: SLF001
-        kex,
-    )
+    options.key_types = order_key_types(options.key_types, known, settings.host_key_algorithms)
+    ciphers = _allowed("Ciphers", options.ciphers, settings.ciphers)
+    # Those that need no MAC first: paramiko compares MACs byte by byte, in Python.
+    options.ciphers = tuple(sorted(ciphers, key=lambda name: "-gcm" not in name))
+    options.digests = _allowed("MACs", options.digests, settings.macs)
+    options.kex = _allowed("KexAlgorithms", options.kex, settings.kex_algorithms)
 
 
 def order_key_types(

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 import paramiko
 from paramiko.auth_strategy import AuthStrategy
 
-from slurm_adapter.remote.transport.errors import ConnectError, TurnedAwayError
-from slurm_adapter.remote.transport.terminal import NoTerminalError
+from slurm_adapter.remote.transport.connect_error import ConnectError, TurnedAwayError
+from slurm_adapter.remote.transport.paramiko_hooks import timed_out
+from slurm_adapter.remote.transport.prompts import NoTerminalError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from slurm_adapter.remote.transport.keys import Identity, KeyRing
-    from slurm_adapter.remote.transport.paramiko import Transport
-    from slurm_adapter.remote.transport.ssh_settings import Settings
-    from slurm_adapter.remote.transport.terminal import Terminal
+    from slurm_adapter.remote.transport.paramiko_hooks import Transport
+    from slurm_adapter.remote.transport.prompts import Terminal
+    from slurm_adapter.remote.transport.ssh_settings import SshSettings
 
 _SHOWN_KEYS = 4
 _TYPING_LIMIT_S = 600.0
@@ -33,7 +34,7 @@ class Authenticator(AuthStrategy):  # type: ignore[misc]
     """
 
     def __init__(
-        self, settings: Settings, keys: KeyRing, terminal: Terminal, *, secrets: bool = True
+        self, settings: SshSettings, keys: KeyRing, terminal: Terminal, *, secrets: bool = True
     ) -> None:
         super().__init__(ssh_config=None)
         self._settings = settings
@@ -68,7 +69,7 @@ class Authenticator(AuthStrategy):  # type: ignore[misc]
             except (paramiko.SSHException, EOFError, OSError) as error:
                 if not transport.is_active():
                     raise self._hung_up(transport, error) from error
-                if "timeout" in str(error):  # paramiko has no class of its own for it
+                if timed_out(error):
                     raise ConnectError(
                         "no answer to the login", "Is that machine overloaded?"
                     ) from error

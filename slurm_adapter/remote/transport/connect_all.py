@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from slurm_adapter.errors import AdapterError
+from slurm_adapter.remote.transport.connect_error import ConnectError
 from slurm_adapter.remote.transport.connector import Connector
-from slurm_adapter.remote.transport.errors import ConnectError
 from slurm_adapter.remote.transport.unreachable import Failure, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from slurm_adapter.cluster.cluster import Node
-    from slurm_adapter.remote.transport.fabric import RemoteConnection
+    from slurm_adapter.cluster import Node
+    from slurm_adapter.remote.transport.fabric_connection import FabricConnection
     from slurm_adapter.remote.transport.port import Connection
-    from slurm_adapter.remote.transport.terminal import Terminal
+    from slurm_adapter.remote.transport.prompts import Terminal
 
 T = TypeVar("T")
 
@@ -103,7 +103,7 @@ def connect_all(
         Also where nodes failed: see `Connected.all`.
     """
     connector = Connector(config_file, say, terminal, longest_s=max(retry_s, _SHORTEST_S))
-    return _Dialing(nodes, use, connector, retry_s).run(openings)
+    return _Attempts(nodes, use, connector, retry_s).run(openings)
 
 
 @dataclass(order=True)
@@ -115,7 +115,7 @@ class _Attempt:
     first_at: float = field(compare=False, default=0.0)
 
 
-class _Dialing(Generic[T]):
+class _Attempts(Generic[T]):
     """One run of `connect_all`: the attempts to come, and what has come of those before."""
 
     def __init__(
@@ -136,7 +136,7 @@ class _Dialing(Generic[T]):
         self._unfinished = len(self._nodes)
         self._stopped = False
         self._broken: BaseException | None = None
-        self._connections: list[RemoteConnection | None] = [None] * len(self._nodes)
+        self._connections: list[FabricConnection | None] = [None] * len(self._nodes)
         self._results: list[T | None] = [None] * len(self._nodes)
         self._failures: dict[int, Failure] = {}
 
@@ -144,7 +144,7 @@ class _Dialing(Generic[T]):
         """Work all attempts off with so many threads."""
         # Daemons: one that hangs in a look-up of a name must not keep the interpreter.
         threads = [
-            threading.Thread(target=self._work, name=f"dial-{number}", daemon=True)
+            threading.Thread(target=self._work, name=f"connect-{number}", daemon=True)
             for number in range(min(openings, len(self._nodes)))
         ]
         try:

@@ -1,4 +1,4 @@
-"""Open one node: settings, way, host key, login, in that order; what hosts share is shared."""
+"""Open one node: settings, socket, host key, login, in that order; what hosts share is shared."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ import fabric
 import paramiko
 
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.remote.transport.algorithms import choose_algorithms
+from slurm_adapter.remote.transport.algorithms import restrict_algorithms
 from slurm_adapter.remote.transport.auth import Authenticator
-from slurm_adapter.remote.transport.errors import ConnectError
-from slurm_adapter.remote.transport.fabric import RemoteConnection
+from slurm_adapter.remote.transport.connect_error import ConnectError
+from slurm_adapter.remote.transport.fabric_connection import FabricConnection
 from slurm_adapter.remote.transport.host_keys import HostKeys
 from slurm_adapter.remote.transport.keys import KeyRing
-from slurm_adapter.remote.transport.paramiko import Transport
-from slurm_adapter.remote.transport.proxy_jump import jump_hosts
+from slurm_adapter.remote.transport.paramiko_hooks import Transport, timed_out
+from slurm_adapter.remote.transport.prompts import Terminal
+from slurm_adapter.remote.transport.proxy_jump import JumpHost, check_no_circle, jump_hosts
 from slurm_adapter.remote.transport.sockets import Proxy, connect_tcp, connect_through, tcp_failure
 from slurm_adapter.remote.transport.ssh_config import SshConfig
 from slurm_adapter.remote.transport.ssh_settings import bracketed
-from slurm_adapter.remote.transport.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
     from typing import Any
 
-    from slurm_adapter.cluster.cluster import Node
-    from slurm_adapter.remote.transport.ssh_settings import Settings
+    from slurm_adapter.cluster import Node
+    from slurm_adapter.remote.transport.ssh_settings import SshSettings
 
 
-class _FabricConnection(fabric.Connection):  # type: ignore[misc]
+class _Session(fabric.Connection):  # type: ignore[misc]
     # Fabric would write it into the configuration that all connections share.
     inline_ssh_env = None
 
@@ -67,12 +67,12 @@ class Connector:
         self._keys = KeyRing(self.terminal)
         # Explicitly empty: Fabric and paramiko misread the user's own (SSH-05).
         self._fabric = fabric.Config(lazy=True, ssh_config=paramiko.SSHConfig())
-        self._hops: dict[tuple[Node, ...], _Hop] = {}
+        self._jump_hosts: dict[tuple[Node, ...], JumpHost] = {}
         self._lock = threading.Lock()
         self._sockets: set[socket.socket] = set()
         self._cancelled = False
 
-    def open(self, node: Node) -> RemoteConnection:
+    def open(self, node: Node) -> FabricConnection:
         """Return an open connection to a node.
 
         Raises:
@@ -96,37 +96,40 @@ class Connector:
         for one in sockets:
             _shut(one)
 
-    def _open(self, node: Node, via: tuple[Node, ...] | None) -> RemoteConnection:
-        """Open a node; `via` are the jump hosts that stand in for its own ProxyJump, if any."""
+    def _open(self, node: Node, jumps: tuple[Node, ...] | None) -> FabricConnection:
+        """Open a node; `jumps` stand in for what its own ProxyJump says, where given."""
         settings = self._config.settings(node)
         limit_s = min(settings.connect_timeout_s, self._longest_s)
         settings = replace(settings, connect_timeout_s=limit_s)
-        hops = jump_hosts(settings.proxy_jump) if via is None else via
+        jumps = jump_hosts(settings.proxy_jump) if jumps is None else jumps
         with ExitStack() as undo:
-            proxied = settings.proxy_command is not None and not hops
-            proxy = self._proxy(settings, undo) if proxied else None
-            way = proxy.connection if proxy is not None else self._way(settings, hops, undo)
-            undo.callback(way.close)
-            try:
-                connection = self._log_in(settings, way, undo, direct=not (proxied or hops))
-            except ConnectError as error:
-                if proxy is None:
-                    raise
-                raise proxy.failure(error) from error
-            connection.transport.watch(settings.alive_interval_s, settings.alive_count_max)
-            return RemoteConnection(
-                node, connection, settings.connect_timeout_s, undo.pop_all().close
-            )
+            if settings.proxy_command is not None and not jumps:
+                connection = self._log_in_by_proxy(settings, undo)
+            else:
+                sock = self._socket(settings, jumps, undo)
+                undo.callback(_close, sock)
+                connection = self._log_in(settings, sock, undo, direct=not jumps)
+            connection.transport.keep_alive(settings.alive_interval_s, settings.alive_count_max)
+            return FabricConnection(node, connection, undo.pop_all().close)
 
-    def _way(self, settings: Settings, hops: tuple[Node, ...], undo: ExitStack) -> Any:
-        if not hops:
+    def _socket(self, settings: SshSettings, jumps: tuple[Node, ...], undo: ExitStack) -> Any:
+        if not jumps:
             return connect_tcp(settings, partial(self._watch, undo=undo))
-        hop = self._hop(settings, hops)
-        transport = hop.enter()
-        undo.callback(hop.leave)
-        return connect_through(settings, transport, hops[-1].name)
+        jump = self._jump_host(settings, jumps)
+        transport = jump.enter()
+        undo.callback(jump.leave)
+        return connect_through(settings, transport, jumps[-1].name)
 
-    def _proxy(self, settings: Settings, undo: ExitStack) -> Proxy:
+    def _jump_host(self, settings: SshSettings, jumps: tuple[Node, ...]) -> JumpHost:
+        check_no_circle(settings, jumps, self._config.settings)
+        with self._lock:
+            if jumps not in self._jump_hosts:
+                # The first is reached as its own settings say, each other from the one before.
+                before = jumps[:-1] or None
+                self._jump_hosts[jumps] = JumpHost(partial(self._open, jumps[-1], before))
+            return self._jump_hosts[jumps]
+
+    def _log_in_by_proxy(self, settings: SshSettings, undo: ExitStack) -> fabric.Connection:
         if settings.proxy_fdpass:
             raise BadValueError(
                 f"{settings.name} is reached with ProxyUseFdpass, which does not work here",
@@ -135,69 +138,43 @@ class Connector:
         proxy = Proxy(settings.proxy_command or "")
         undo.callback(proxy.close)
         self._watch(proxy.connection, undo)
-        return proxy
-
-    def _hop(self, settings: Settings, hops: tuple[Node, ...]) -> _Hop:
-        self._check_no_circle(settings, hops)
-        with self._lock:
-            if hops not in self._hops:
-                # The first hop is reached as its own settings say, the others from the one before.
-                before = hops[:-1] or None
-                self._hops[hops] = _Hop(partial(self._open, hops[-1], before))
-            return self._hops[hops]
-
-    def _check_no_circle(self, settings: Settings, hops: tuple[Node, ...]) -> None:
-        seen = {_place(settings)}
-        while hops:
-            found = [self._config.settings(hop) for hop in hops]
-            for hop in found:
-                if _place(hop) in seen:
-                    raise BadValueError(
-                        f"{settings.name} is behind jump host {hop.name}, which leads back to"
-                        " itself",
-                        f"Leave it out in the ssh config: `Host * !{hop.name}`, or give it"
-                        " ProxyJump none.",
-                    )
-                seen.add(_place(hop))
-            hops = jump_hosts(found[0].proxy_jump)
+        try:
+            return self._log_in(settings, proxy.connection, undo, direct=False)
+        except ConnectError as error:
+            raise proxy.failure(error) from error
 
     def _log_in(
-        self, settings: Settings, way: Any, undo: ExitStack, *, direct: bool
+        self, settings: SshSettings, sock: Any, undo: ExitStack, *, direct: bool
     ) -> fabric.Connection:
         known = self._host_keys.known(settings).keys(settings.host_key_name)
-        algorithms = choose_algorithms(settings, known)
         login = Authenticator(settings, self._keys, self.terminal)
 
         def transport(sock: Any, **options: Any) -> Transport:
-            made = Transport(sock, **options)
-            algorithms.ask_of(made)
-            made.handshake_timeout = settings.connect_timeout_s
+            made = Transport(sock, settings.connect_timeout_s, **options)
+            restrict_algorithms(made.get_security_options(), settings, known)
             return made
 
-        connection = _FabricConnection(
-            # The name has no part in it any more: the way leads there already.
+        connection = _Session(
+            # The name has no part in it any more: the socket leads there already.
             host=settings.hostname,
             user=settings.user,
             port=settings.port,
             config=self._fabric,
-            gateway=False,
-            forward_agent=False,
-            inline_ssh_env=False,
             connect_kwargs={
-                "sock": way,
+                "sock": sock,
+                # Fabric's own `connect_timeout` knows whole seconds only.
                 "timeout": settings.connect_timeout_s,
                 "banner_timeout": settings.connect_timeout_s,
                 "channel_timeout": settings.connect_timeout_s,
-                "compress": False,
                 "transport_factory": transport,
                 "auth_strategy": login,
             },
         )
-        undo.callback(connection.client.close)
+        undo.callback(_close, connection.client)
         try:
-            address = way.getpeername()[0] if direct else None
-            judge = _Judge(self._host_keys, settings, login, address)
-            connection.client.set_missing_host_key_policy(judge)
+            address = sock.getpeername()[0] if direct else None
+            policy = _HostKeyPolicy(self._host_keys, settings, login, address)
+            connection.client.set_missing_host_key_policy(policy)
             connection.open()
         except ConnectError:
             raise
@@ -214,11 +191,11 @@ class Connector:
         undo.callback(self._sockets.discard, connection)
 
 
-class _Judge(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
+class _HostKeyPolicy(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
     """Judges every key that a host shows: nothing is loaded into paramiko, so all are missing."""
 
     def __init__(
-        self, keys: HostKeys, settings: Settings, login: Authenticator, address: str | None
+        self, keys: HostKeys, settings: SshSettings, login: Authenticator, address: str | None
     ) -> None:
         self._keys, self._settings, self._login, self._address = keys, settings, login, address
 
@@ -229,42 +206,7 @@ class _Judge(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
         )
 
 
-class _Hop:
-    """A jump host, opened for the first that is behind it, closed after the last."""
-
-    def __init__(self, make: Callable[[], RemoteConnection]) -> None:
-        self._make = make
-        self._lock = threading.Lock()
-        self._connection: RemoteConnection | None = None
-        self._users = 0
-
-    def enter(self) -> Transport:
-        with self._lock:
-            if self._connection is not None and not self._connection.alive():
-                self._connection.close()
-                self._connection = None
-            if self._connection is None:
-                try:
-                    self._connection = self._make()
-                except ConnectError as error:
-                    raise ConnectError(
-                        f"its jump host cannot be reached: {error.reason}",
-                        error.remedy,
-                        detail=error.detail,
-                        again=error.again,
-                    ) from error
-            self._users += 1
-            return self._connection.transport
-
-    def leave(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if not self._users and self._connection is not None:
-                self._connection.close()
-                self._connection = None
-
-
-def _failure(error: Exception, settings: Settings) -> ConnectError:
+def _failure(error: Exception, settings: SshSettings) -> ConnectError:
     """Return what an error between the first byte and the login means to the user."""
     where = bracketed(settings.hostname, settings.port)
     if isinstance(error, paramiko.IncompatiblePeer):
@@ -274,7 +216,7 @@ def _failure(error: Exception, settings: Settings) -> ConnectError:
             detail=f"{where}: {error}",
         )
     cause = error.__context__ if isinstance(error, paramiko.SSHException) else error
-    if isinstance(cause, TimeoutError) or "No existing session" in str(error):
+    if isinstance(cause, TimeoutError) or timed_out(error):
         return tcp_failure(TimeoutError(), where, settings.connect_timeout_s)
     if isinstance(error, OSError) and not isinstance(error, EOFError):
         return tcp_failure(error, where, settings.connect_timeout_s)
@@ -287,8 +229,10 @@ def _failure(error: Exception, settings: Settings) -> ConnectError:
     )
 
 
-def _place(settings: Settings) -> tuple[str, int, str]:
-    return settings.hostname, settings.port, settings.user
+def _close(one: Any) -> None:
+    # What a jump host carries may be closed when that host is gone.
+    with contextlib.suppress(paramiko.SSHException, EOFError, OSError):
+        one.close()
 
 
 def _shut(connection: socket.socket) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from slurm_adapter.quoting import shell_words
-from slurm_adapter.remote.transport.errors import ConnectError, TurnedAwayError
+from slurm_adapter.remote.transport.connect_error import ConnectError, TurnedAwayError
 from slurm_adapter.remote.transport.known_hosts import (
     AUTHORITY,
     REVOKED,
@@ -20,22 +20,22 @@ from slurm_adapter.remote.transport.known_hosts import (
     KnownKey,
     known_hosts_line,
 )
+from slurm_adapter.remote.transport.prompts import NoTerminalError
 from slurm_adapter.remote.transport.revoked import RevokedKeys
-from slurm_adapter.remote.transport.terminal import NoTerminalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from slurm_adapter.remote.transport.ssh_settings import Settings
-    from slurm_adapter.remote.transport.terminal import Terminal
+    from slurm_adapter.remote.transport.prompts import Terminal
+    from slurm_adapter.remote.transport.ssh_settings import SshSettings
 
 _SSH_PORT = 22
 _KIND_NAMES = {"ssh-ed25519": "ED25519", "ssh-rsa": "RSA"}
 
 
 @dataclass(frozen=True)
-class Verdict:
+class KeyVerdict:
     """What the known_hosts files say about a key that a host has shown."""
 
     kind: Literal["known", "unknown", "changed", "revoked"]
@@ -45,7 +45,7 @@ class Verdict:
     """Whether some authority's certificates would be accepted; they cannot be verified here."""
 
 
-def judge(known: KnownHosts, settings: Settings, kind: str, blob: bytes) -> Verdict:
+def judge(known: KnownHosts, settings: SshSettings, kind: str, blob: bytes) -> KeyVerdict:
     """Compare a key with what is known of the host, as OpenSSH does.
 
     Args:
@@ -64,18 +64,18 @@ def judge(known: KnownHosts, settings: Settings, kind: str, blob: bytes) -> Verd
     return verdict
 
 
-def _judge(keys: Sequence[KnownKey], kind: str, blob: bytes) -> Verdict:
+def _judge(keys: Sequence[KnownKey], kind: str, blob: bytes) -> KeyVerdict:
     same = [key for key in keys if key.blob == blob]
     for key in same:
         if key.marker == REVOKED:
-            return Verdict("revoked", key)
+            return KeyVerdict("revoked", key)
     for key in same:
         if not key.marker:
-            return Verdict("known", key)
+            return KeyVerdict("known", key)
     plain = [key for key in keys if not key.marker]
     if plain:
-        return Verdict("changed", next((key for key in plain if key.kind == kind), plain[0]))
-    return Verdict("unknown", authority=any(key.marker == AUTHORITY for key in keys))
+        return KeyVerdict("changed", next((key for key in plain if key.kind == kind), plain[0]))
+    return KeyVerdict("unknown", authority=any(key.marker == AUTHORITY for key in keys))
 
 
 def fingerprint(blob: bytes) -> str:
@@ -93,7 +93,7 @@ class HostKeys:
         self._read: dict[tuple[Path, ...], KnownHosts] = {}
         self._revoked: dict[Path, RevokedKeys] = {}
 
-    def known(self, settings: Settings) -> KnownHosts:
+    def known(self, settings: SshSettings) -> KnownHosts:
         """Return the content of the files that count for a host."""
         files = (*settings.user_known_hosts, *settings.global_known_hosts)
         with self._lock:
@@ -102,7 +102,7 @@ class HostKeys:
             return self._read[files]
 
     def accept(
-        self, settings: Settings, kind: str, blob: bytes, address: str | None = None
+        self, settings: SshSettings, kind: str, blob: bytes, address: str | None = None
     ) -> bool:
         """Return whether the host may be trusted with a password; its key is accepted.
 
@@ -158,7 +158,7 @@ class HostKeys:
                 self._revoked[path] = RevokedKeys(path)
             return self._revoked[path]
 
-    def _accept_new(self, settings: Settings, verdict: Verdict, shown: str) -> None:
+    def _accept_new(self, settings: SshSettings, verdict: KeyVerdict, shown: str) -> None:
         if settings.strict in {"no", "accept-new"}:
             return
         if settings.strict == "ask" and not settings.batch:
@@ -178,7 +178,7 @@ class HostKeys:
             detail=f"{shown}{authority}",
         )
 
-    def _confirmed(self, settings: Settings, shown: str) -> bool:
+    def _confirmed(self, settings: SshSettings, shown: str) -> bool:
         with self._terminal.turn():
             prompt = (
                 f"The authenticity of {settings.name} cannot be established:\n{shown}.\n"
@@ -192,7 +192,7 @@ class HostKeys:
                     return answer == shown.rpartition(" ")[2]
                 prompt = "Please type 'yes', 'no' or the fingerprint: "
 
-    def _add(self, settings: Settings, kind: str, blob: bytes) -> None:
+    def _add(self, settings: SshSettings, kind: str, blob: bytes) -> None:
         if not settings.user_known_hosts:
             return
         path = settings.user_known_hosts[0]
@@ -238,12 +238,12 @@ def _place(line: KnownKey | None) -> str:
     return f"{line.path}:{line.line}" if line is not None else "known_hosts"
 
 
-def _ssh(settings: Settings) -> str:
+def _ssh(settings: SshSettings) -> str:
     port = ["-p", str(settings.port)] if settings.port != _SSH_PORT else []
     return shell_words(["ssh", *port, settings.name])
 
 
-def _keyscan(settings: Settings) -> str:
+def _keyscan(settings: SshSettings) -> str:
     port = ["-p", str(settings.port)] if settings.port != _SSH_PORT else []
     words = shell_words(["ssh-keyscan", *port, settings.hostname])
     file = str(settings.user_known_hosts[0]) if settings.user_known_hosts else "~/.ssh/known_hosts"

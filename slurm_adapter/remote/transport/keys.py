@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import copy
-import socket
 import struct
 import threading
 from dataclasses import dataclass
@@ -12,20 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import paramiko
-from paramiko.agent import AgentSSH
 
 from slurm_adapter.remote.transport.host_keys import fingerprint
-from slurm_adapter.remote.transport.terminal import NoTerminalError
+from slurm_adapter.remote.transport.paramiko_hooks import SshAgent
+from slurm_adapter.remote.transport.prompts import NoTerminalError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from slurm_adapter.remote.transport.ssh_settings import Settings
-    from slurm_adapter.remote.transport.terminal import Terminal
+    from slurm_adapter.remote.transport.prompts import Terminal
+    from slurm_adapter.remote.transport.ssh_settings import SshSettings
 
 _CERTIFICATE = "-cert.pub"
 _NEW_FORMAT = b"openssh-key-v1\0"
-_AGENT_LIMIT_S = 60.0  # a person may have to touch a token
 
 
 @dataclass(frozen=True)
@@ -43,9 +41,10 @@ class KeyRing:
         self._terminal = terminal
         self._lock = threading.RLock()
         self._files: dict[Path, paramiko.PKey | str] = {}
-        self._agents: dict[str, tuple[Identity, ...]] = {}
+        self._agents: list[SshAgent] = []
+        self._held: dict[str, tuple[Identity, ...]] = {}
 
-    def identities(self, settings: Settings, problems: list[str]) -> Iterator[Identity]:
+    def identities(self, settings: SshSettings, problems: list[str]) -> Iterator[Identity]:
         """Yield the keys to try for a host in ssh's order; files are opened as they come up.
 
         Agent keys that an identity file names come first, then the agent's others (unless
@@ -55,7 +54,7 @@ class KeyRing:
             settings: of the host.
             problems: gets a line for each identity file that cannot be used.
         """
-        held = self._held(settings.identity_agent)
+        held = self._held_by(settings.identity_agent)
         files = [path for path in settings.identity_files if _exists(path)]
         public = {path: _public_blob(path) for path in files} if held else {}
         by_blob = {identity.key.asbytes(): identity for identity in held}
@@ -75,27 +74,37 @@ class KeyRing:
     def close(self) -> None:
         """Let go of the agents; keys in files stay usable."""
         with self._lock:
-            for held in self._agents.values():
-                for identity in held:
-                    identity.key.agent.close()
-            self._agents.clear()
+            while self._agents:
+                self._agents.pop().close()
+            self._held.clear()
 
-    def _held(self, agent: str | None) -> tuple[Identity, ...]:
+    def _held_by(self, agent: str | None) -> tuple[Identity, ...]:
         if agent is None:
             return ()
         with self._lock:
-            if agent not in self._agents:
-                self._agents[agent] = _ask_agent(agent)
-            return self._agents[agent]
+            if agent not in self._held:
+                self._held[agent] = self._ask_agent(agent)
+            return self._held[agent]
 
-    def _load(self, path: Path, settings: Settings) -> paramiko.PKey | str:
+    def _ask_agent(self, path: str) -> tuple[Identity, ...]:
+        try:
+            agent = SshAgent(path)
+        except (OSError, paramiko.SSHException):
+            return ()  # ssh goes on without it, too
+        self._agents.append(agent)
+        return tuple(
+            Identity(key, f"{key.comment or key.get_name()} (agent, {fingerprint(key.asbytes())})")
+            for key in agent.get_keys()
+        )
+
+    def _load(self, path: Path, settings: SshSettings) -> paramiko.PKey | str:
         """Return the key in a file, or why there is none to be had."""
         with self._lock:
             if path not in self._files:
                 self._files[path] = self._open(path, settings)
             return self._files[path]
 
-    def _open(self, path: Path, settings: Settings) -> paramiko.PKey | str:
+    def _open(self, path: Path, settings: SshSettings) -> paramiko.PKey | str:
         try:
             return paramiko.PKey.from_path(path)
         except (TypeError, paramiko.PasswordRequiredException):
@@ -103,7 +112,7 @@ class KeyRing:
         except (OSError, ValueError, paramiko.SSHException, paramiko.UnknownKeyType) as error:
             return _unusable(path, error)
 
-    def _unlock(self, path: Path, settings: Settings) -> paramiko.PKey | str:
+    def _unlock(self, path: Path, settings: SshSettings) -> paramiko.PKey | str:
         if settings.batch:
             return f"{path} is encrypted, and BatchMode forbids to ask (use ssh-add)"
         try:
@@ -117,41 +126,6 @@ class KeyRing:
         except NoTerminalError:
             return f"{path} is encrypted, and there is no terminal to ask at (use ssh-add)"
         return f"{path} is encrypted, and no passphrase given opened it"
-
-
-def _ask_agent(path: str) -> tuple[Identity, ...]:
-    try:
-        keys = _Agent(path).get_keys()
-    except (OSError, paramiko.SSHException):
-        return ()  # ssh goes on without it, too
-    return tuple(
-        Identity(key, f"{key.comment or key.get_name()} (agent, {fingerprint(key.asbytes())})")
-        for key in keys
-    )
-
-
-class _Agent(AgentSSH):  # type: ignore[misc]
-    """An agent behind a socket; one question at a time, from whichever thread."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__()
-        self._turn = threading.Lock()
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.settimeout(_AGENT_LIMIT_S)
-        try:
-            connection.connect(path)
-            self._connect(connection)
-        except BaseException:
-            connection.close()
-            raise
-
-    def close(self) -> None:
-        """End the connection to it."""
-        self._close()
-
-    def _send_message(self, msg: object) -> object:
-        with self._turn:
-            return super()._send_message(msg)
 
 
 def _exists(path: Path) -> bool:

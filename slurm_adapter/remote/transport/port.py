@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from slurm_adapter.errors import NODE_LOST, AdapterError, ClusterUnfitError
 
 if TYPE_CHECKING:
-    from slurm_adapter.cluster.cluster import Node
+    from slurm_adapter.cluster import Node
 
 RUN_LIMIT_S = 60.0
 
@@ -36,7 +36,7 @@ class Answer:
     error: bytes
 
 
-class Channel(Protocol):
+class CommandChannel(Protocol):
     """A command that runs on a node, and its streams. Nothing here waits."""
 
     def fileno(self) -> int:
@@ -84,7 +84,7 @@ class Connection(Protocol):
     def node(self) -> Node:
         """The node as the host list has it."""
 
-    def start(self, command: str) -> Channel:
+    def start(self, command: str) -> CommandChannel:
         """Start a command: text for the user's login shell there, as behind `ssh HOST`.
 
         Raises:

@@ -12,7 +12,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from slurm_adapter.quoting import shell_words
-from slurm_adapter.remote.transport.errors import ConnectError
+from slurm_adapter.remote.transport.connect_error import ConnectError
 from slurm_adapter.remote.transport.known_hosts import key_blob
 
 if TYPE_CHECKING:

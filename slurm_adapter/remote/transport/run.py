@@ -12,7 +12,7 @@ from slurm_adapter.remote.transport.port import Answer, ConnectionLostError, NoA
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from slurm_adapter.remote.transport.port import Channel, Connection
+    from slurm_adapter.remote.transport.port import CommandChannel, Connection
 
 _CHUNK = 1 << 18
 
@@ -39,7 +39,7 @@ def run(connection: Connection, command: str, data: bytes, limit_s: float) -> An
 class _Exchange:
     """The three streams of a command, each as far as it has got."""
 
-    def __init__(self, channel: Channel, data: bytes) -> None:
+    def __init__(self, channel: CommandChannel, data: bytes) -> None:
         self._channel = channel
         self._unsent = memoryview(data)
         self._input_open = True

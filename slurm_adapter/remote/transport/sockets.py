@@ -1,8 +1,7 @@
-"""Get bytes to a host's ssh server: straight, through a ProxyCommand, or through a jump host."""
+"""The socket to a host's ssh server: over TCP, a ProxyCommand, or a jump host's connection."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import socket
@@ -12,15 +11,14 @@ from typing import TYPE_CHECKING
 
 import paramiko
 
-from slurm_adapter.remote.transport.errors import ConnectError
+from slurm_adapter.remote.transport.connect_error import ConnectError
 from slurm_adapter.remote.transport.ssh_settings import bracketed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
-    from slurm_adapter.remote.transport.paramiko import Transport
-    from slurm_adapter.remote.transport.ssh_settings import Settings
+    from slurm_adapter.remote.transport.paramiko_hooks import Transport
+    from slurm_adapter.remote.transport.ssh_settings import SshSettings
 
 _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
 _SAID_BYTES = 500
@@ -28,7 +26,7 @@ _NO_ROUTE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETD
 _AGAIN = (errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE, errno.EAGAIN, errno.EINTR)
 
 
-def connect_tcp(settings: Settings, watch: Callable[[socket.socket], None]) -> socket.socket:
+def connect_tcp(settings: SshSettings, watch: Callable[[socket.socket], None]) -> socket.socket:
     """Connect to the host, whichever of its addresses answers first in their order.
 
     Args:
@@ -60,7 +58,7 @@ def connect_tcp(settings: Settings, watch: Callable[[socket.socket], None]) -> s
 
 
 def _connect(
-    settings: Settings,
+    settings: SshSettings,
     connection: socket.socket,
     address: tuple[object, ...],
     watch: Callable[[socket.socket], None],
@@ -109,58 +107,44 @@ def tcp_failure(error: OSError, where: str, limit_s: float) -> ConnectError:
     return ConnectError(f"cannot connect: {said}", detail=where, again=error.errno in _AGAIN)
 
 
-class JumpSocket:
-    """A channel of a jump host's connection, for a transport to take for a socket.
+def connect_through(settings: SshSettings, jump: Transport, jump_name: str) -> paramiko.Channel:
+    """Have a jump host connect to the host; return what stands for the socket.
 
-    Unlike the channel, it can be closed when the jump host is gone.
-    """
-
-    def __init__(self, channel: paramiko.Channel) -> None:
-        self._channel = channel
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._channel, name)
-
-    def close(self) -> None:
-        """Close it, whether or not the jump host can still be told."""
-        with contextlib.suppress(paramiko.SSHException, EOFError, OSError):
-            self._channel.close()
-
-
-def connect_through(settings: Settings, hop: Transport, hop_name: str) -> JumpSocket:
-    """Have a jump host connect to the host.
+    Fabric's `gateway` would wait as long as the settings of the jump host say, and open one that
+    was lost anew on its old socket.
 
     Raises:
         ConnectError: it cannot, or does not answer in time.
     """
     where = bracketed(settings.hostname, settings.port)
     try:
-        return JumpSocket(
-            hop.open_channel(
-                "direct-tcpip",
-                (settings.hostname, settings.port),
-                ("127.0.0.1", 0),
-                timeout=settings.connect_timeout_s,
-            )
+        return jump.open_channel(
+            "direct-tcpip",
+            (settings.hostname, settings.port),
+            ("127.0.0.1", 0),
+            timeout=settings.connect_timeout_s,
         )
     except paramiko.ChannelException as error:
         forbidden = error.code == 1
         raise ConnectError(
-            f"jump host {hop_name} "
+            f"jump host {jump_name} "
             + ("does not forward connections" if forbidden else "cannot reach it"),
-            f"Set AllowTcpForwarding in the sshd_config of {hop_name}."
+            f"Set AllowTcpForwarding in the sshd_config of {jump_name}."
             if forbidden
-            else f"Try `ssh {hop_name}` and connect on from there.",
+            else f"Try `ssh {jump_name}` and connect on from there.",
             detail=f"{where}: {error.text}",
         ) from error
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise ConnectError(
-            f"jump host {hop_name} does not answer", detail=where, again=not hop.is_active()
+            f"jump host {jump_name} does not answer", detail=where, again=not jump.is_active()
         ) from error
 
 
 class Proxy:
-    """A running ProxyCommand; `connection` is its input and output."""
+    """A running ProxyCommand; `connection` is its input and output.
+
+    paramiko's own knows no shell, keeps what the command says of itself, and ends at Ctrl-C.
+    """
 
     def __init__(self, line: str) -> None:
         self.line = line

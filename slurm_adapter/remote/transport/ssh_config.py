@@ -20,9 +20,9 @@ from slurm_adapter.remote.transport.ssh_settings import parse_options, read_sett
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from slurm_adapter.cluster.cluster import Node
+    from slurm_adapter.cluster import Node
     from slurm_adapter.remote.transport.host_blocks import HostBlocks
-    from slurm_adapter.remote.transport.ssh_settings import Settings
+    from slurm_adapter.remote.transport.ssh_settings import SshSettings
 
 CONFIG_VARIABLE = "SLURM_ADAPTER_SSH_CONFIG"
 _LIMIT_S = 30.0
@@ -49,7 +49,7 @@ class SshConfig:
         self._blocks_read = False
         self._groups: dict[object, _Group] = {}
 
-    def settings(self, node: Node) -> Settings:
+    def settings(self, node: Node) -> SshSettings:
         """Return the settings for a node; its own user, port and address win.
 
         Raises:

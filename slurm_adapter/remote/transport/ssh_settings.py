@@ -23,7 +23,7 @@ _YES = ("yes", "true", "unbound", "host-bound")
 
 
 @dataclass(frozen=True)
-class Settings:
+class SshSettings:
     """The options of ssh_config(5) that concern a connection, for one host; paths are whole."""
 
     name: str
@@ -95,7 +95,7 @@ def parse_options(text: str) -> dict[str, list[str]]:
 
 def read_settings(
     name: str, options: Mapping[str, list[str]], environment: Mapping[str, str]
-) -> Settings:
+) -> SshSettings:
     """Return the settings for a host.
 
     Args:
@@ -133,7 +133,7 @@ def read_settings(
 
     command = optional("proxycommand")
     timeout = optional("connecttimeout")
-    return Settings(
+    return SshSettings(
         name=name,
         hostname=hostname,
         port=port,

@@ -37,7 +37,7 @@ def tokens(name: str, hostname: str, port: int, user: str, alias: str | None) ->
         user: whom to log in as there.
         alias: its HostKeyAlias.
     """
-    here, account = _here()
+    machine, account = _machine_and_account()
     return {
         "%": "%",
         "d": str(home()),
@@ -45,14 +45,14 @@ def tokens(name: str, hostname: str, port: int, user: str, alias: str | None) ->
         "i": str(os.getuid()),
         "j": "",
         "k": alias or name,
-        "L": here.partition(".")[0],
-        "l": here,
+        "L": machine.partition(".")[0],
+        "l": machine,
         "n": name,
         "p": str(port),
         "r": user,
         "u": account,
         # ssh's own choice for a short name of a connection; no secret hangs on it.
-        "C": hashlib.sha1(f"{here}{hostname}{port}{user}".encode()).hexdigest(),  # noqa: S324
+        "C": hashlib.sha1(f"{machine}{hostname}{port}{user}".encode()).hexdigest(),  # noqa: S324
     }
 
 
@@ -104,7 +104,7 @@ def home_path(path: str) -> str:
 
 
 @cache
-def _here() -> tuple[str, str]:
+def _machine_and_account() -> tuple[str, str]:
     try:
         account = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -13,12 +13,12 @@ from slurm_adapter.errors import (
     ClusterUnfitError,
     NodeListError,
 )
-from slurm_adapter.remote.transport.errors import ConnectError
+from slurm_adapter.remote.transport.connect_error import ConnectError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from slurm_adapter.cluster.cluster import Node
+    from slurm_adapter.cluster import Node
 
 _SHOWN_REASONS = 5
 _SHOWN_NAMES = 5

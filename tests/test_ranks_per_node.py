@@ -19,10 +19,10 @@ from slurm_adapter.node.step.per_node import with_own_ranks
 from slurm_adapter.node.step.step import plan_rank
 from slurm_adapter.plan import RankPlan
 from slurm_adapter.record import replace
-from testbed.waiting import until
+from testbed.child import Child
+from testbed.waiting import LONG_S, until
 
 SCRIPTS = Path(__file__).parent / "scripts"
-LONG_S = 60
 JOB = Job(
     program=Boot("/code/train.py"), code="/code", folder="/job", contract="env", ranks_by="node"
 )
@@ -137,7 +137,7 @@ def started(folder: Path, script: str, ranks: int = 2) -> Iterator["subprocess.P
     """Start a task that has so many ranks of a Python script."""
     (folder / "rank.py").write_text(f"import os, signal, subprocess, sys, time\n{script}")
     command = [ADAPTER, "exec", *OURS, "--gpus-per-node", str(ranks), "--boot", "rank.py"]
-    with subprocess.Popen(
+    with Child(
         command, cwd=folder, env=TASK, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as task:
         try:

@@ -1,109 +1,29 @@
-"""A place where Slurm's commands are run and a job's files lie: the calls, and their answering end.
+"""What a submit host does, called on the machine itself: by the head, or by an agent of its.
 
-Sent to a login node, it answers the head's requests there; where the head's own machine is the
-place, the head calls the same functions.
+Programs are run, files read and written by their paths' bytes.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
-import sys
 import time
+from contextlib import suppress
 
 from slurm_adapter.errors import ClusterUnfitError
-from slurm_adapter.node.agent.requests import Pulse, as_answer, begin, converse
-from slurm_adapter.node.system.files import as_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import Any
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 MOST_BYTES = 1 << 20
 """How much of one file is read at a time."""
 _MOST_IN_ALL = 4 << 20
-_IDLE_S = 12 * 3600  # code is copied meanwhile; nothing is held that others wait for
-_SLICE_S = 0.5
+_SLICE_S = 0.25
 _SHELL_S = 60.0
 _MARK = b"\nslurm-adapter-environment\n"
 _LOGIN_SHELL = ("bash", "-l", "-c", 'printf "\\nslurm-adapter-environment\\n"; exec env -0')
-
-
-def main(token: str) -> int:
-    """Answer requests until the input ends."""
-    source, sink = begin(token)
-    answering = _Answering(Pulse(sink))
-    return converse(source, sink, answering.answer)
-
-
-class _Answering:
-    def __init__(self, alive: Callable[[], None]) -> None:
-        self._alive = alive
-        self._environment: Mapping[str, str] = os.environ
-
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to one request; what cannot be done ends nothing."""
-        what = request.pop("do")
-        try:
-            answer: dict[str, Any] = getattr(self, f"_{what}")(**request)
-        except (ClusterUnfitError, OSError) as error:
-            return {"failed": as_answer(error)}
-        finally:
-            signal.alarm(_IDLE_S)
-        return answer
-
-    def _begin(self) -> dict[str, Any]:
-        found = has("sbatch", os.environ)
-        if not found:
-            of_login = login_environment()
-            if has("sbatch", of_login):
-                self._environment = of_login
-        home = os.path.expanduser("~")
-        return {"home": home, "python": sys.executable}
-
-    def _has(self, program: str) -> dict[str, Any]:
-        return {"found": has(program, self._environment)}
-
-    def _run(
-        self,
-        words: list[str],
-        more: dict[str, str],
-        without: list[str],
-        data: str | None,
-        limit_s: float | None,
-    ) -> dict[str, Any]:
-        values = {name: _native(value) for name, value in more.items()}
-        environment = changed(self._environment, values, without)
-        given = None if data is None else as_bytes(data)
-        try:
-            done = run(list(map(_native, words)), environment, given, limit_s, self._alive)
-        except FileNotFoundError:
-            return {"lacks": True}
-        except TimeoutError:
-            return {"late": True}
-        return {"status": done[0], "out": _text(done[1]), "err": _text(done[2])}
-
-    def _make(self, folder: str) -> dict[str, Any]:
-        os.makedirs(as_bytes(folder), 0o700, exist_ok=True)
-        return {}
-
-    def _write(self, path: str, data: str) -> dict[str, Any]:
-        write(as_bytes(path), data.encode("latin-1"))
-        return {}
-
-    def _read(self, places: list[tuple[str, int]]) -> dict[str, Any]:
-        pieces = read_all((as_bytes(path), offset) for path, offset in places)
-        return {"pieces": [(offset, _text(data)) for offset, data in pieces]}
-
-    def _exists(self, path: str) -> dict[str, Any]:
-        return {"found": os.path.exists(as_bytes(path))}
-
-    def _remove(self, path: str) -> dict[str, Any]:
-        shutil.rmtree(as_bytes(path), ignore_errors=True)
-        return {}
 
 
 def has(program: str, environment: Mapping[str, str]) -> bool:
@@ -121,7 +41,7 @@ def changed(
 
 
 def run(
-    words: list[str],
+    words: Sequence[bytes | str],
     environment: Mapping[str, str],
     data: bytes | None,
     limit_s: float | None,
@@ -143,10 +63,11 @@ def run(
             stderr=subprocess.PIPE,
         )
     except (FileNotFoundError, PermissionError):  # one that this user may not run is none
-        raise FileNotFoundError(words[0]) from None
+        raise FileNotFoundError(os.fsdecode(words[0])) from None
     except OSError as refused:
-        why = f"{words[0]} cannot be started: {refused.strerror}"
-        raise ClusterUnfitError(why, f"See `type {words[0]}` there.") from refused
+        program = os.fsdecode(words[0])
+        why = f"{program} cannot be started: {refused.strerror}"
+        raise ClusterUnfitError(why, f"See `type {program}` there.") from refused
     deadline = None if limit_s is None else time.monotonic() + limit_s
     with process:
         try:
@@ -201,10 +122,8 @@ def write(path: bytes, data: bytes) -> None:
             file.write(data)
         os.replace(partial, path)
     except OSError:
-        try:  # noqa: SIM105 - contextlib would have to be sent along
+        with suppress(OSError):
             os.unlink(partial)
-        except OSError:
-            pass
         raise
 
 
@@ -214,19 +133,9 @@ def login_environment() -> dict[str, str]:
     Sites put Slurm's commands into its PATH, often with a module that sets more than that.
     """
     try:
-        _, out, _ = run(list(_LOGIN_SHELL), os.environ, None, _SHELL_S, lambda: None)
+        _, out, _ = run(_LOGIN_SHELL, os.environ, None, _SHELL_S, lambda: None)
     except OSError:
         return {}
     texts = out.rpartition(_MARK)[2].split(b"\0")
     pairs = (os.fsdecode(text).partition("=") for text in texts if b"=" in text)
     return {name: value for name, _, value in pairs}
-
-
-def _native(text: str) -> str:
-    """Return text from the wire as it has to be here to become the same bytes again."""
-    return os.fsdecode(as_bytes(text))
-
-
-def _text(data: bytes) -> str:
-    """Return bytes as text of as many characters, as JSON takes it."""
-    return data.decode("latin-1")

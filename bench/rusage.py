@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Took:
+class Usage:
     """One run of a command, from its start until it and all its children had ended."""
 
     wall_s: float
@@ -19,7 +19,7 @@ class Took:
     """The largest of them, in MiB that were in memory at once."""
 
 
-def run(words: Sequence[str], environment: Mapping[str, str], output: Path) -> Took:
+def run(words: Sequence[str], environment: Mapping[str, str], output: Path) -> Usage:
     """Run a command with stdout and stderr into a file.
 
     Raises:
@@ -27,17 +27,21 @@ def run(words: Sequence[str], environment: Mapping[str, str], output: Path) -> T
     """
     with output.open("wb") as file:
         begin = time.perf_counter()
-        process = subprocess.Popen(
+        with subprocess.Popen(
             words,
             env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-        )
-        _, status, used = os.wait4(process.pid, 0)
-        wall_s = time.perf_counter() - begin
-    process.returncode = os.waitstatus_to_exitcode(status)
+        ) as process:
+            try:
+                _, status, used = os.wait4(process.pid, 0)
+            except BaseException:  # interrupted: it must not run on
+                process.kill()
+                raise
+            wall_s = time.perf_counter() - begin
+            process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         said = output.read_text(errors="replace")[-500:]
         raise RuntimeError(f"{words[0]} ended with {process.returncode}: {said}")
-    return Took(wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+    return Usage(wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)

@@ -101,7 +101,8 @@ class Head:
 
     def let_end(self) -> None:
         """Have it end its job in order."""
-        self._channel.shutdown(socket.SHUT_WR)
+        with suppress(OSError):  # it is gone by itself
+            self._channel.shutdown(socket.SHUT_WR)
 
     def leave(self) -> None:
         """Let go of it; what stands between a head that goes on and us ends now."""

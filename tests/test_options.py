@@ -125,7 +125,11 @@ class TestThePage:
         assert any(key in row for row in rows)
 
     def test_has_no_row_for_what_is_gone(self) -> None:
-        shown = {flag for row in ROWS for flag in re.findall(r"(?<![\w|-])--?\w[\w-]*", row.split("`")[1])}
+        shown = {
+            flag
+            for row in ROWS
+            for flag in re.findall(r"(?<![\w|-])--?\w[\w-]*", row.split("`")[1])
+        }
         assert shown == {flag for one in OPTIONS for flag in one.flags}
 
 

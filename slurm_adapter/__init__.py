@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from slurm_adapter.job.component import HetComponent
     from slurm_adapter.job.flavor import Flavor, read_flavor
     from slurm_adapter.job.job import Argv, Boot, Channel, Command, Container, Job
-    from slurm_adapter.launch.batch.submit import submit
+    from slurm_adapter.launch.batch.submit import make_script, submit
     from slurm_adapter.launch.handle import JobHandle, JobState, LogLine, StopNotConfirmedError
     from slurm_adapter.launch.jobs import find_job
     from slurm_adapter.launch.local_job import launch_local
     from slurm_adapter.launch.observer import Observer
     from slurm_adapter.launch.ssh.launch import launch_ssh
     from slurm_adapter.plan import Plan, make_plan
+    from slurm_adapter.record import replace
 
 __version__ = "0.1.0"
 
@@ -37,13 +38,14 @@ _HOMES = {
     "config.hostfile": ("read_hosts",),
     "job.job": ("Argv", "Boot", "Channel", "Command", "Container", "Job"),
     "job.component": ("HetComponent",),
-    "launch.batch.submit": ("submit",),
+    "launch.batch.submit": ("make_script", "submit"),
     "launch.handle": ("JobHandle", "JobState", "LogLine", "StopNotConfirmedError"),
     "launch.jobs": ("find_job",),
     "launch.local_job": ("launch_local",),
     "launch.observer": ("Observer",),
     "launch.ssh.launch": ("launch_ssh",),
     "plan": ("Plan", "make_plan"),
+    "record": ("replace",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -74,9 +76,11 @@ __all__ = [
     "launch_local",
     "launch_ssh",
     "make_plan",
+    "make_script",
     "read_flavor",
     "read_hosts",
     "read_step",
+    "replace",
     "submit",
 ]
 

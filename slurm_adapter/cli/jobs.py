@@ -78,9 +78,9 @@ def follow(job: JobHandle, *, output: bool = True) -> int:
     except KeyboardInterrupt:
         _say_it_goes_on(job)
         raise
-    except LeftError as leaving:
+    except LeftError as left:
         _say_it_goes_on(job)
-        return leaving.status
+        return left.status
     except BrokenPipeError:  # whoever read it has seen enough
         return signal_status(signal.SIGPIPE)
     except OSError as error:

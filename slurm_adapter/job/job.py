@@ -90,14 +90,17 @@ class Job:
     """
 
     program: Program
+    """What is run: a `Boot`, a `Command` or an `Argv`."""
     code: str
     """The code directory, absolute."""
     folder: str
     """The job's own folder (logs, the written script), absolute."""
     name: str = "job"
+    """What logs and Slurm call it."""
     args: tuple[str, ...] = ()
     """The user's own arguments for the script, untouched."""
     nodes: int = 1
+    """How many machines run it."""
     gpus_per_node: int | None = None
     """None: whatever the node turns out to have."""
     gpus_by_component: tuple[int, ...] = ()
@@ -105,11 +108,13 @@ class Job:
     accelerator: str = "gpu"
     """`gpu` or `npu`: what Slurm calls the cards."""
     cpus_per_task: int | None = None
+    """CPUs for each task that Slurm starts; None: as many as Slurm gives."""
     memory_mib: int | None = None
     """Memory for each node, in MiB."""
     components: tuple[HetComponent, ...] = ()
     """Further nodes of other kinds; what is said above is for the first `nodes`."""
     contract: str = "modelarts"
+    """How the script learns its place: `modelarts`, `torchrun` or `env`."""
     elastic: tuple[int, int] | None = None
     """The fewest and the most nodes that torchrun's ranks go on with; None: all, in order."""
     max_restarts: int | None = None
@@ -122,13 +127,16 @@ class Job:
     keep: tuple[str, ...] = ()
     """Names taken over from the environment as they are, even where a contract removes them."""
     inputs: tuple[Channel, ...] = ()
+    """Where the script finds its data, by name."""
     outputs: tuple[Channel, ...] = ()
+    """Where it leaves its results, likewise."""
     channels_as: str | None = None
     """How the script learns its channels: as `--NAME=PATH` or as environment variables NAME
     (ModelArts' API has both, `access_method`). None: options for a boot file, else variables."""
     python: str = "python"
     """The interpreter: a path, or a name looked up in the job's PATH."""
     port: int | None = None
+    """The rendezvous port; None: one is found."""
     view: str | None = None
     """The view a rank gets: `full`, `hosts` or `off`; None: what its contract is used to,
     or less where a node does not allow it."""

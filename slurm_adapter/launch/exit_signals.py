@@ -1,4 +1,4 @@
-"""How a process of our own that starts ranks ends on a signal: in order, and leaving nothing.
+"""How a process of our own that starts ranks ends on a signal: in order, nothing left behind.
 
 For the command line and for the heads that this room starts. A program that uses the library keeps
 its own handlers: nothing here is called in it.
@@ -43,7 +43,7 @@ def exiting_when_stopped(
             signal_forwarding.listen(number, handler)
 
 
-def leaving_nothing(
+def run_without_leftovers(
     command: Callable[[], int], refused: Callable[[AdapterError], int] = complain
 ) -> int:
     """Run a command that has ranks here so that nothing stays, however it is ended.

@@ -104,7 +104,7 @@ class JobHandle(ABC):
         Args:
             show: gets what it has written and writes, in the largest pieces that there are.
             say: gets what is to be told, a line each.
-            heed_signals: whether signals that mean stop end the watching in order, with a
+            heed_signals: whether signals that mean stop end the monitoring in order, with a
                 `LeftError`: for a program's main thread.
         """
 

@@ -12,6 +12,7 @@ import pickle
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from slurm_adapter import errors
@@ -63,7 +64,7 @@ class Head:
         self._observer = observer
 
     def begun(self) -> str:
-        """Wait until all ranks run; return the job's id.
+        """Wait until all ranks run; return the job's id, or of one here how many ranks it has.
 
         Raises:
             AdapterError: the job could not be started.
@@ -71,14 +72,16 @@ class Head:
         try:
             return self._until_begun()
         except AdapterError:
-            self._process.wait()
+            self.leave()
             raise
-        except KeyboardInterrupt:  # the head has it too, and ends in order
-            self._process.wait()
-            raise
-        except BaseException:
-            self._process.terminate()
-            self._process.wait()
+        except BaseException as error:
+            # Of Ctrl-C at the terminal the head of a job over SSH knows itself.
+            if not isinstance(error, KeyboardInterrupt):
+                self._process.terminate()
+            self.let_end()
+            with suppress(AdapterError):
+                self.attend()
+            self.leave()
             raise
 
     def _until_begun(self) -> str:
@@ -98,10 +101,11 @@ class Head:
 
     def let_end(self) -> None:
         """Have it end its job in order."""
-        self._channel.shutdown(socket.SHUT_WR)
+        with suppress(OSError):  # it is gone by itself
+            self._channel.shutdown(socket.SHUT_WR)
 
     def leave(self) -> None:
-        """Let go of one that goes on by itself; what stands between it and us ends now."""
+        """Let go of it; what stands between a head that goes on and us ends now."""
         self._messages.close()
         self._channel.close()
         self._process.wait()
@@ -110,6 +114,8 @@ class Head:
         return exit_status(self._process.wait())
 
     def _take(self, word: str, values: list[Any]) -> None:
+        if word == "begun":  # whoever waited for that has given up
+            return
         if word == "error":
             raise _error(*values)
         if word == "ended":

@@ -99,8 +99,8 @@ def _end_with(command: Callable[[], int]) -> NoReturn:
     status = 1
     try:
         status = command()
-    except SystemExit as leaving:
-        status = int(leaving.code or 0)
+    except SystemExit as end:
+        status = int(end.code or 0)
     except KeyboardInterrupt:  # while modules were being loaded
         status = signal_status(signal.SIGINT)
     except BaseException:  # noqa: BLE001 - nobody above it would print it
@@ -176,8 +176,8 @@ class _LocalTeller(_Teller):
     @contextmanager
     def running(self, plan: Plan, job_id: str) -> Iterator[None]:
         """See `Observer.running`."""
-        del plan
-        self.send("begun", job_id)
+        del job_id
+        self.send("begun", plan.world_size)
         yield
 
 
@@ -191,6 +191,8 @@ def _detached(request: SshRequest, channel: socket.socket, tell: int) -> int:
     teller = _Teller(channel)
 
     def begun(entry: SshEntry) -> None:
+        if select.select([channel.fileno()], [], [], 0)[0]:  # its starter is gone, or gives up
+            raise SystemExit(signal_status(signal.SIGTERM))
         log = os.open(entry.head_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         null = os.open(os.devnull, os.O_RDONLY)
         os.setsid()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurm_adapter.launch.boot_files import boot_warnings
-from slurm_adapter.launch.exit_signals import exiting_when_stopped, leaving_nothing
+from slurm_adapter.launch.exit_signals import exiting_when_stopped, run_without_leftovers
 from slurm_adapter.launch.handle import JobHandle, JobState
 from slurm_adapter.launch.head import start_head
 from slurm_adapter.launch.local import install_packages, prepare_local, start_here
@@ -75,7 +75,7 @@ def run_local(
         folder: where a file for each rank's output is made; None: nowhere.
     """
     raise_descriptor_limit()
-    return leaving_nothing(lambda: _start(request, observer, folder), refused)
+    return run_without_leftovers(lambda: _start(request, observer, folder), refused)
 
 
 def run_in_head(
@@ -115,7 +115,7 @@ def _run(
         observer.say(text)
 
     fleet = start_here(run, os.environ)
-    with observer.running(plan, str(plan.world_size)):
+    with observer.running(plan, ""):
         observer.detail(f"{plan.world_size} {what}s started, rendezvous port {plan.run.port}")
         supervisor = Supervisor(
             fleet,
@@ -239,6 +239,7 @@ class LocalJob(JobHandle):
     def close(self) -> None:
         """End it, should it run still, and let go of its output."""
         self.stop()
+        self._head.leave()
         shutil.rmtree(self._folder, ignore_errors=True)
         atexit.unregister(self.close)
 

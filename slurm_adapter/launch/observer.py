@@ -57,7 +57,10 @@ class Observer:
 
     @contextmanager
     def running(self, plan: Plan, job_id: str) -> Iterator[None]:
-        """Be entered when all ranks run, and left when nothing of them remains."""
+        """Be entered when all ranks run, and left when nothing of them remains.
+
+        A job on this machine has no id.
+        """
         del plan, job_id
         yield
 

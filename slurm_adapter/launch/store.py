@@ -1,35 +1,32 @@
 """The one store of jobs' records: what this user has started, for its owner only.
 
 A small document for each job of Slurm; a folder for each over SSH, with `job.json` (where it runs
-and what as), `end.json` once it has ended, and a file for each rank's output. Documents are
-replaced whole, so that a reader never sees half of one; who changes one has the lock.
+and what as), `end.json` once it has ended, and a file for each rank's output.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import shutil
-import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from slurm_adapter.errors import NODE_LOST, AdapterError, BadValueError, ClusterUnfitError
+from slurm_adapter.launch.documents import locked, read_document, write_document
 from slurm_adapter.launch.records import HEAD_KILLED, End, SlurmRecord, SshHost, SshRecord
 from slurm_adapter.node.agent.run_folder import KEPT_S
 from slurm_adapter.node.system.identity import lives
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     Say = Callable[[str], None]
 
-SCHEMA = 1
 _SUFFIX = ".json"
 HERE = "here"
 """What stands for the login node of a job that was submitted without one."""
@@ -59,7 +56,7 @@ class Store:
         folder = self.slurm_folder
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _write(self._path(record.key), asdict(record))
+            write_document(self._path(record.key), asdict(record))
         except OSError as error:
             say(
                 f"warning: no record of job {record.job_id} can be kept: {error.strerror}"
@@ -70,7 +67,7 @@ class Store:
         self, record: SlurmRecord, state: str, status: int | None, say: Say
     ) -> SlurmRecord:
         """Keep how a job ended, and return its record with that."""
-        with _locked(self.slurm_folder):
+        with locked(self.slurm_folder):
             now = _read_slurm(self._path(record.key)) or record
             ended = replace(now, state=state, status=status)
             if ended != now:
@@ -223,7 +220,7 @@ class SshEntry:
             BadValueError: where it cannot be read, or means what is not known here.
         """
         try:
-            data = _read(self.folder / "job.json")
+            data = read_document(self.folder / "job.json")
             if data is None:
                 raise BadValueError(
                     "a newer slurm-adapter wrote its record", f"Use that one for {self.job_id}."
@@ -242,7 +239,7 @@ class SshEntry:
             ClusterUnfitError: where that cannot be; then there is no record of it at all.
         """
         try:
-            _write(self.folder / "job.json", asdict(job))
+            write_document(self.folder / "job.json", asdict(job))
         except OSError as error:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise ClusterUnfitError(
@@ -253,7 +250,7 @@ class SshEntry:
     def end(self, end: End, say: Say) -> None:
         """Keep how it ended; where that cannot be, say so: it has ended all the same."""
         try:
-            _write(self.folder / "end.json", {**end._asdict(), "at": time.time()})
+            write_document(self.folder / "end.json", {**end._asdict(), "at": time.time()})
         except OSError as error:
             say(
                 f"warning: how {self.job_id} ended cannot be kept in {self.folder}:"
@@ -270,7 +267,7 @@ class SshEntry:
 
     def end_if_killed(self, say: Say) -> None:
         """Have a job end that nobody else will: else it would be kept for ever."""
-        with _locked(self.folder), suppress(AdapterError):
+        with locked(self.folder), suppress(AdapterError):
             job = self.read()
             if job and not job.detached and lives(job.head) is False and self.ended() is None:
                 self.end(End(NODE_LOST, HEAD_KILLED), say)
@@ -293,41 +290,7 @@ def _number(path: Path) -> int:
 def _read_slurm(path: Path) -> SlurmRecord | None:
     """Return what stands in a record; None where it is gone, broken, or a newer one's."""
     try:
-        data = _read(path)
+        data = read_document(path)
         return None if data is None else SlurmRecord(**{**data, "then": tuple(data["then"])})
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    """Return a document; None where a newer slurm-adapter wrote it."""
-    data: dict[str, Any] = json.loads(path.read_text())
-    return data if data.pop("schema") <= SCHEMA else None
-
-
-def _write(path: Path, data: Mapping[str, Any]) -> None:
-    """Write a document in the place of what is there, for its owner only."""
-    own = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    try:
-        descriptor = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(json.dumps({"schema": SCHEMA, **data}, indent=2))
-        own.replace(path)
-    except OSError:
-        with suppress(OSError):
-            own.unlink()
-        raise
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Be the only one who changes what is in a folder; where none can be locked, do without."""
-    descriptor = -1
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        if descriptor >= 0:
-            os.close(descriptor)

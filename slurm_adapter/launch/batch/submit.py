@@ -16,10 +16,12 @@ from slurm_adapter.launch.batch.job import SlurmJob
 from slurm_adapter.launch.batch.preview import preview, preview_run
 from slurm_adapter.launch.batch.request import SubmitRequest, request_here
 from slurm_adapter.launch.boot_files import boot_warnings
+from slurm_adapter.launch.handle import unheard
 from slurm_adapter.launch.observer import Observer
 from slurm_adapter.launch.records import SlurmRecord
+from slurm_adapter.launch.script import sbatch
 from slurm_adapter.launch.script.log_path import log_file
-from slurm_adapter.launch.script.sbatch import HEADER, Script, make_script
+from slurm_adapter.launch.script.sbatch import HEADER, Script
 from slurm_adapter.launch.script.time_and_failures import CHAIN
 from slurm_adapter.launch.script.zipapp import PLAIN_NAME, zipapp_name
 from slurm_adapter.launch.store import Store
@@ -66,6 +68,15 @@ def submit(
         raise
 
 
+def make_script(job: Job) -> Script:
+    """Return the script that `submit` would give to Slurm, which need not be here.
+
+    Raises:
+        AdapterError: for what cannot be meant.
+    """
+    return PreparedJob.of(make_request(job, unheard)).script
+
+
 def make_request(
     job: Job,
     say: Callable[[str], None],
@@ -110,7 +121,7 @@ class PreparedJob:
         site = frozenset() if host is None else slurm.site_options(host)
         # Its name is that of its content, which is made for it.
         zipapp = zipapp_name() if job.container is not None else PLAIN_NAME
-        made = make_script(job, request.adapter, request.base, site, zipapp)
+        made = sbatch.make_script(job, request.adapter, request.base, site, zipapp)
         plan = make_plan(job, preview(job, preview_nodes), preview_run(job))
         boot = boot_warnings(plan, request.program)
         return cls(request, plan, made, (*plan.warnings, *made.warnings, *boot, *request.warnings))

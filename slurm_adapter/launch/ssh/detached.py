@@ -57,7 +57,7 @@ def follow(
         job: what stands there.
         show: gets the output; None: none is wanted.
         say: gets what is to be told, a line each.
-        heed_signals: whether signals that mean stop end the watching, with a `LeftError`.
+        heed_signals: whether signals that mean stop end the monitoring, with a `LeftError`.
 
     Returns:
         The job's exit status.

@@ -45,7 +45,7 @@ class Monitor:
             record: what is kept there of it.
             fleet: its agents.
             observer: told of everything.
-            heed_signals: whether signals end it, or of a detached job the watching.
+            heed_signals: whether signals end it, or of a detached job the monitoring.
         """
         self._plan, self._entry, self._fleet, self._observer = plan, entry, fleet, observer
         self._gone: set[int] = set()
@@ -90,9 +90,9 @@ class Monitor:
     def _supervise(self) -> int:
         try:
             status = self._supervisor.run()
-        except LeftError as leaving:  # the hosts of a detached job need nobody
+        except LeftError as parted:  # the hosts of a detached job need nobody
             self._fleet.close()
-            return leaving.status
+            return parted.status
         for left in self._fleet.left:
             self._observer.say(f"not confirmed: {left}")
         if not self._fleet.left_alone:

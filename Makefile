@@ -10,7 +10,7 @@ PACKAGE := .venv/.package-installed
 help:
 	@sed -n 's/^#: //p' Makefile
 
-#: make demo       two pretended nodes with two processes each train a small model here
+#: make demo       two simulated nodes with two processes each train a small model here
 demo: $(DEMO) $(PACKAGE)
 	PATH="$(CURDIR)/$(BIN):$$PATH" slurm-adapter local --nodes 2 examples/modelarts/train.py --processes 2 --epochs 3
 

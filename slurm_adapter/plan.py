@@ -9,14 +9,8 @@ from __future__ import annotations
 from itertools import accumulate
 
 from slurm_adapter.cluster import Run
-from slurm_adapter.contracts import contract_of
-from slurm_adapter.contracts.place import (
-    RankPlace,
-    Workers,
-    command_line,
-    name_workers,
-    working_directory,
-)
+from slurm_adapter.contracts import command_line, contract_of
+from slurm_adapter.contracts.place import RankPlace, Workers, name_workers, working_directory
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.record import as_dict, cached_property, record, replace
 from slurm_adapter.setting import Removal, Setting, Word, extended

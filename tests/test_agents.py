@@ -12,7 +12,7 @@ from slurm_adapter.cluster import Node
 from slurm_adapter.job.job import Command, Job
 from slurm_adapter.launch.ssh.fleet import AgentFleet, Timing
 from slurm_adapter.launch.ssh.start import look_around, start
-from slurm_adapter.node.protocol.encoding import told_frame
+from slurm_adapter.node.protocol.encoding import agent_frame
 from slurm_adapter.node.protocol.framing import ENDED, MESSAGE, OUTPUT, frame
 from slurm_adapter.node.protocol.messages import RankEnded, RankOutput, Warned
 from slurm_adapter.node.ranks.events import Ended, Lost
@@ -53,9 +53,9 @@ def fleet_of(hostile: bytes, folder: Path, heard: list[str]) -> AgentFleet:
 @pytest.mark.parametrize(
     "hostile",
     [
-        pytest.param(told_frame(RankOutput(99, b"line\n", is_error=False)), id="another's output"),
+        pytest.param(agent_frame(RankOutput(99, b"line\n", is_error=False)), id="another's output"),
         pytest.param(frame(OUTPUT, b"\0"), id="output that is too short"),
-        pytest.param(told_frame(RankEnded(7, 0, 1.0)), id="the end of another's rank"),
+        pytest.param(agent_frame(RankEnded(7, 0, 1.0)), id="the end of another's rank"),
         pytest.param(frame(ENDED, b"\0"), id="an end that is too short"),
         pytest.param(frame(b"?"), id="a frame of no kind"),
         pytest.param(told('["messages.Unfit", {"status": 3}]'), id="an error without its parts"),
@@ -83,7 +83,7 @@ def test_it_is_lost(tmp_path: Path, hostile: bytes) -> None:
 
 def test_what_it_warns_of_moves_no_cursor(tmp_path: Path) -> None:
     heard: list[str] = []
-    hostile = told_frame(Warned("\x1b[2Jlook")) + told_frame(RankEnded(0, 3, 1.0))
+    hostile = agent_frame(Warned("\x1b[2Jlook")) + agent_frame(RankEnded(0, 3, 1.0))
     fleet = fleet_of(hostile, tmp_path, heard)
     (ended,) = fleet.events(60.0)
     assert isinstance(ended, Ended)

@@ -29,7 +29,7 @@ LOCAL = [
     ("local --code nowhere train.py", "there is no code directory", "--code DIR"),
     ("local --code data train.py", "train.py lies outside the code directory", "--code DIR"),
     ("local --nodes 0 train.py", "a job on 0 nodes", "--nodes 2"),
-    ("local --nodes 300 train.py", "300 nodes cannot be pretended", "--nodes 244"),
+    ("local --nodes 300 train.py", "300 nodes cannot be simulated", "--nodes 244"),
     ("local --nodes two train.py", "'two'", "--nodes"),
     ("local --gpus-per-node -1 train.py", "-1 GPUs per node", "--gpus-per-node 8"),
     ("local --port 80 train.py", "80 cannot be the rendezvous port", "--port 29400"),

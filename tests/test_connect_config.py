@@ -235,8 +235,8 @@ class TestErrors:
 
 class TestJumps:
     def test_are_read(self) -> None:
-        hops = jump_hosts("u@gate:2222,[fe80::1]:23,ssh://x@last:24,plain,fe80::2")
-        assert [(hop.user, hop.name, hop.port) for hop in hops] == [
+        jumps = jump_hosts("u@gate:2222,[fe80::1]:23,ssh://x@last:24,plain,fe80::2")
+        assert [(jump.user, jump.name, jump.port) for jump in jumps] == [
             ("u", "gate", 2222),
             (None, "fe80::1", 23),
             ("x", "last", 24),

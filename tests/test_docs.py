@@ -5,13 +5,13 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from commandline import adapter
 from conftest import ADAPTER, PROJECT
+from generate import commands, generated
 from slurm_adapter.job.option import options_of
 from slurm_adapter.job.options import CLASSES
 from slurm_adapter.launch.records import End, SlurmRecord, SshHost, SshRecord
@@ -21,9 +21,6 @@ from slurm_adapter.node.system.identity import identity
 from slurm_adapter.remote.code.files import LIMITS
 from slurm_adapter.remote.transport.connect_all import OPENINGS
 from slurm_adapter.remote.transport.ssh_settings import ALIVE_INTERVAL_S, CONNECT_TIMEOUT_S
-
-sys.path.insert(0, str(PROJECT / "tools"))
-from generate import commands, generated
 
 README = (PROJECT / "README.md").read_text()
 SSH = (PROJECT / "docs" / "ssh.md").read_text()

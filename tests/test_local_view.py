@@ -1,4 +1,4 @@
-"""The view on this machine: each pretended node has its own, as far as the machine allows it."""
+"""The view on this machine: each simulated node has its own, as far as the machine allows it."""
 
 import os
 import signal

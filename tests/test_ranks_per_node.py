@@ -129,7 +129,7 @@ def test_sb_07_a_script_has_one_task_on_each_node_and_all_its_cores(tmp_path: Pa
     shown = {name: done.directives[name] for name in ("ntasks-per-node", "cpus-per-task")}
     assert shown == {"ntasks-per-node": "1", "cpus-per-task": "72"}
     assert ": 2 nodes, 8 ranks each, contract env." in done.out
-    assert "    --ranks-by=node \\\n    --gpus-per-node=8 \\\n" in done.out
+    assert {"--ranks-by=node", "--gpus-per-node=8"} <= set(done.out.split())
 
 
 @contextlib.contextmanager

@@ -37,12 +37,12 @@ export WANDB_MODE=offline
 set -- 0
 srun --label --kill-on-bad-exit=1 --export=ALL \\
     /opt/bin/slurm-adapter exec --log \\
+    --code=/code \\
     --contract=modelarts \\
+    --env=WANDB_MODE \\
+    --port=29400 \\
     --name=train \\
     --job-folder=/job \\
-    --code=/code \\
-    --port=29400 \\
-    --env=WANDB_MODE \\
     --boot=/code/train.py -- --epochs 5 || set -- "$?"
 # srun returns the highest status of all, this that of the first failure; it
 # ends the nodes' logs and takes away what was for this run alone.

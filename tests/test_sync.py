@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -21,13 +22,17 @@ from localconnection import LocalConnection, end_let_go
 from loopback import LoopbackSshd, why_no_sshd
 from slurm_adapter.cluster import Node
 from slurm_adapter.errors import CLUSTER_UNFIT, BadValueError, ClusterUnfitError, report
+from slurm_adapter.launch.ssh.fleet import AgentFleet, Timing
 from slurm_adapter.node.agent import copy_lock
 from slurm_adapter.node.agent.code_copy import MARKER
 from slurm_adapter.node.agent.copy_lock import STATE, hold
+from slurm_adapter.node.protocol.copy_messages import Differences
 from slurm_adapter.remote import agent_archive
 from slurm_adapter.remote.agent import Agent
 from slurm_adapter.remote.agent_archive import AgentFiles, agent_files
 from slurm_adapter.remote.code import Synced, find_code, sync
+from slurm_adapter.remote.code.copy import Source
+from slurm_adapter.remote.requests import NoReplyError
 from slurm_adapter.remote.transport.connector import Connector
 from slurm_adapter.remote.transport.port import (
     Answer,
@@ -551,12 +556,11 @@ class TestHostsThatCannot:
             synced(code, make_host("gpu01"), make_host("gpu02", folder=Path("/proc")))
 
     def test_one_that_hangs(self, code: Path, make_host: Callable[..., Host]) -> None:
-        with (
-            begun(make_host("gpu02")) as agents,
-            stopped(agents[0]),
-            pytest.raises(ClusterUnfitError, match=r"gpu02: no answer for 0\.5 s"),
-        ):
-            sync(find_code(str(code)), DESTINATION, agents, patience_s=0.5)
+        with begun(make_host("gpu02")) as agents, stopped(agents[0]):
+            fleet = AgentFleet(agents, Timing(10.0, 0.2), pytest.fail)  # whose heartbeats go on
+            with pytest.raises(ClusterUnfitError, match=r"gpu02: no answer for 1 s"):
+                sync(find_code(str(code)), DESTINATION, agents, patience_s=1)
+            fleet.close()
 
     def test_one_that_takes_its_time_says_so(
         self, code: Path, host: Host, slow: AgentFiles
@@ -585,6 +589,17 @@ class TestHostsThatCannot:
         host = make_host(around="echo welcome; echo >&2 to; {}")
         synced(code, host)
         assert tree(host.copy) == tree(code)
+
+
+class TestAHostThatLies:
+    @pytest.mark.parametrize("number", [-1, 0, 99])
+    @pytest.mark.parametrize("where", ["missing", "older", "doubtful"])
+    def test_about_files_that_there_are_not(self, code: Path, number: int, where: str) -> None:
+        source = Source(find_code(str(code)))  # the first entry is a directory
+        told: dict[str, Any] = {"missing": (), "older": (), "doubtful": (), "others": 0}
+        told[where] = ((number, ""),) if where == "doubtful" else (number,)
+        with pytest.raises(NoReplyError, match="makes no sense"):
+            source.judge(Differences(**told))
 
 
 class TestLargeFiles:

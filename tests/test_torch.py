@@ -11,7 +11,8 @@ from conftest import ADAPTER, User
 from slurm_adapter.errors import AdapterError
 from slurm_adapter.rank_context import find_rank_context, multiply
 
-GROUP = Path(__file__).parent / "scripts" / "group.py"
+SCRIPTS = Path(__file__).parent / "scripts"
+GROUP = SCRIPTS / "group.py"
 LINE = "rank {} of {}, local {} of {}, gloo on cpu: {}"
 
 
@@ -20,12 +21,16 @@ def bare_environment() -> dict[str, str]:
     return {**kept, "PATH": f"{ADAPTER.parent}:/usr/bin:/bin", "GLOO_SOCKET_IFNAME": "lo"}
 
 
-def run(*words: str) -> list[str]:
+def output(*words: str) -> list[str]:
     done = subprocess.run(
         words, env=bare_environment(), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    return sorted(line[line.index("rank ") :] for line in done.stdout.splitlines() if line)
+    return [line for line in done.stdout.splitlines() if line]
+
+
+def run(*words: str) -> list[str]:
+    return sorted(line[line.index("rank ") :] for line in output(*words))
 
 
 def local(tmp_path: Path, *options: str) -> list[str]:
@@ -71,6 +76,23 @@ class TestTheSameScript:
         step = ("srun", "-N2", "--ntasks-per-node=1", "slurm-adapter", "exec")
         shown = user.run(*step, "--boot", "group.py")
         assert sorted(shown.splitlines()) == [LINE.format(rank, 2, 0, 1, 3.0) for rank in range(2)]
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("destroy",)], ids=["by itself", "destroyed, then the model"]
+)
+def test_the_group_ends_before_the_interpreter(words: tuple[str, ...], tmp_path: Path) -> None:
+    """Else a thread of Gloo that lets go of a tensor late aborts the process, or waits for ever."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    script = str(SCRIPTS / "late_release.py")
+    lines = output(*torchrun, "--nproc-per-node=2", script, str(gate), *words)
+    assert sorted(lines) == [
+        "rank 0 let go",
+        "rank 0's group has ended",
+        "rank 1's group has ended",
+    ]
 
 
 def test_processes_that_a_script_starts_alone_meet_at_one_port() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+from rooms import SMALL, drawing
 from slurm_adapter import Boot, Cluster, HetComponent, Job, Node, Run, make_plan
 from slurm_adapter.cli.commands import build_app
 from slurm_adapter.cli.options import options_for
@@ -26,6 +27,7 @@ from slurm_adapter.record import replace
 from slurm_adapter.setting import SECRET_WORDS
 
 PROJECT = Path(__file__).parents[1]
+PAGES = ("command-line", "contract", "ssh", "development")
 ADAPTER = ["/opt/slurm-adapter/bin/slurm-adapter"]
 BLOCK = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -152,7 +154,7 @@ def main() -> int:
 def generated() -> dict[Path, str]:
     """Return the text of every file that is generated, wholly or in marked blocks."""
     files = {PROJECT / "sbatch" / f"{name}.sbatch": _script(job) for name, job in SCRIPTS.items()}
-    for name in ("README.md", "docs/command-line.md", "docs/contract.md", "docs/ssh.md"):
+    for name in ("README.md", *(f"docs/{page}.md" for page in PAGES)):
         page = PROJECT / name
         files[page] = BLOCK.sub(_block, page.read_text())
     return files
@@ -322,6 +324,8 @@ _BLOCKS = {
     "removed": _removed,
     "torchrun-command": lambda: _arguments(TORCHRUN),
     "torchrun-removed": lambda: _removed(TORCHRUN),
+    "rooms": lambda: drawing(without=SMALL),
+    "node-rooms": lambda: drawing("slurm_adapter.node"),
 }
 
 

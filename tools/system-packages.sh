@@ -22,7 +22,6 @@ for purpose in "$@"; do
         want munge which munged
         want openssh-server which sshd
         want openssh-client which ssh
-        want rsync which rsync
         want iproute2 which ip
         want zsh which zsh
         want shellcheck which shellcheck

@@ -7,11 +7,13 @@ are any, else on the CPU.
 """
 
 import argparse
+import gc
 import os
 import sys
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before there is a group: see run()
 import torch.multiprocessing as mp
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -46,7 +48,8 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def train(local_rank: int, processes: int, arguments: argparse.Namespace) -> None:
+def run(local_rank: int, processes: int, arguments: argparse.Namespace) -> None:
+    """One process: it joins the others, trains with them, and leaves."""
     rank = arguments.rank * processes + local_rank
     world_size = arguments.world_size * processes
     gpus = torch.cuda.device_count()
@@ -58,10 +61,20 @@ def train(local_rank: int, processes: int, arguments: argparse.Namespace) -> Non
         world_size=world_size,
     )
     say(f"rank {rank} of {world_size} on {os.environ['MA_CURRENT_INSTANCE_NAME']}, {device}")
+    train(device, arguments)
+    # Gloo's threads have to end before Python does: one that lets go of a tensor later aborts the
+    # process (torch 2.13). They end here if nothing holds the group any more. The model does, so
+    # it went with train(), before the group; and torch.distributed.nn, which the model imports,
+    # does if it is first imported when the group is there, so that is done above.
+    gc.collect()
+    dist.destroy_process_group()
 
+
+def train(device: torch.device, arguments: argparse.Namespace) -> None:
+    rank, world_size = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 1)).to(device)
-    model = DistributedDataParallel(model, device_ids=[device.index] if gpus else None)
+    model = DistributedDataParallel(model, [device] if device.type == "cuda" else None)
     data = made_up_data()
     sampler = DistributedSampler(data, num_replicas=world_size, rank=rank)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
@@ -81,13 +94,12 @@ def train(local_rank: int, processes: int, arguments: argparse.Namespace) -> Non
     if rank == 0 and arguments.train_url:
         os.makedirs(arguments.train_url, exist_ok=True)  # noqa: PTH103
         torch.save(model.module.state_dict(), os.path.join(arguments.train_url, "model.pt"))  # noqa: PTH118
-    dist.destroy_process_group()
 
 
 def main() -> None:
     arguments = read_arguments()
     processes = arguments.processes or torch.cuda.device_count() or 1
-    mp.spawn(train, args=(processes, arguments), nprocs=processes)
+    mp.spawn(run, args=(processes, arguments), nprocs=processes)
 
 
 if __name__ == "__main__":

@@ -104,53 +104,60 @@ class Option:
 
 _DECLARED: dict[type, tuple[Option, ...]] = {}
 
+
+def option(help_text: str, *flags: str, kind: str, **more: Any) -> Any:
+    """Declare the option of a field: what it is for, how it is spelled, and more of `Option`.
+
+    `variable=True` names it by its long name. In a class whose options files may say its key is
+    the field's name, unless `key` says otherwise (empty: none).
+    """
+    return {"help": help_text, "flags": flags, "kind": kind, **more}
+
+
 if TYPE_CHECKING:
-
-    def option(help_text: str = "", *flags: str, kind: str, **more: Any) -> Any:
-        """Declare the option of a field: what it is for, how it is spelled, and more of `Option`.
-
-        `variable=True` names it by its long name; in a class of options for files its key is the
-        field's name unless `key` says otherwise (empty: none).
-        """
 
     @dataclass_transform(frozen_default=True)
     def options(
         *, commands: tuple[str, ...] = (), node: tuple[str, ...] = (), keys: bool = False
     ) -> Callable[[type[T]], type[T]]:
-        """Make a class of declared fields a record; it is what each option has where none is said.
+        """Make a class of declared fields a record, its fields what stands for what is not said.
 
         Args:
             commands: those that have its options, unless a declaration names others.
-            node: likewise for `exec` and `env`.
+            node: likewise of `exec` and `env`.
             keys: whether files may say them.
         """
 
 else:
 
-    def option(help_text="", *flags, kind, **more):  # noqa: ANN001, ANN002, ANN003, ANN201, D103
-        return {"help": help_text, "flags": flags, "kind": kind, **more}
+    def options(*, keys: bool = False, **common: Any) -> Callable[[type[T]], type[T]]:
+        """Make a class of declared fields a record: see above."""
 
-    def options(*, commands=(), node=(), keys=False):  # noqa: ANN001, ANN201, D103
-        def declare(cls):  # noqa: ANN001, ANN202
-            found = []
-            for name in cls.__annotations__:
-                one = {"commands": commands, "node": node, **cls.__dict__[name]}
-                if keys:
-                    one.setdefault("key", name)
-                if one.get("variable") is True:
-                    one["variable"] = one["flags"][-1][2:].upper().replace("-", "_")
-                if one.get("variable"):
-                    one["variable"] = PREFIX + one["variable"]
-                if one.get("choices"):
-                    one.setdefault("metavar", "|".join(one["choices"]))
-                elif one["kind"] in _METAVARS:
-                    one.setdefault("metavar", _METAVARS[one["kind"]])
-                found.append(Option(name=name, **one))
-                setattr(cls, name, one.get("default"))
-            _DECLARED[cls] = tuple(found)
+        def declare(cls: type[T]) -> type[T]:
+            found = tuple(
+                [
+                    _declared(name, {**common, **cls.__dict__[name]}, keys=keys)
+                    for name in cls.__annotations__
+                ]
+            )
+            _DECLARED[cls] = found
+            for one in found:
+                setattr(cls, one.name, one.default)
             return record(cls)
 
         return declare
+
+
+def _declared(name: str, said: dict[str, Any], *, keys: bool) -> Option:
+    """Return an option with what its declaration leaves to its field, its kind and its class."""
+    variable = said.get("variable")
+    if variable:
+        long = said["flags"][-1].removeprefix("--").upper().replace("-", "_")
+        said["variable"] = PREFIX + (long if variable is True else variable)
+    if keys:
+        said.setdefault("key", name)
+    metavar = "|".join(said.get("choices", ())) or _METAVARS.get(said["kind"], "")
+    return Option(name=name, **{"metavar": metavar, **said})
 
 
 def options_of(*classes: type) -> tuple[Option, ...]:

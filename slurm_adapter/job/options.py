@@ -523,10 +523,7 @@ class SshOptions:
         "Copy the code to the hosts, into the job's folder.", "--sync", kind=FLAG, default=False
     )
     detach: bool = option(
-        "Return when all ranks run, and print the job's id.",
-        "--detach",
-        kind=FLAG,
-        default=False,
+        "Return when all ranks run, and print the job's id.", "--detach", kind=FLAG, default=False
     )
 
 

@@ -120,7 +120,7 @@ class _Teller(Observer):
         if self._channel is not None:
             with suppress(OSError):
                 self._channel.sendall(json.dumps([word, *values]).encode() + b"\n")
-        elif word in ("say", "warn", "note", "detail"):
+        elif word in ("say", "warn", "note"):
             text = f"warning: {values[0]}" if word == "warn" else values[0]
             with suppress(OSError):
                 os.write(2, os.fsencode(f"slurm-adapter: {text}\n"))

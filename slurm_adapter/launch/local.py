@@ -1,4 +1,4 @@
-"""A job on this machine: N nodes pretended, node i at 127.0.0.(10+i); its plan and views."""
+"""A job on this machine: N nodes simulated, node i at 127.0.0.(10+i); its plan and views."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def start_here(run: LocalRun, environment: Mapping[str, str]) -> MachineFleet:
 def _plan(job: Job, environment: Mapping[str, str]) -> Plan:
     if job.nodes > _MOST_NODES:
         raise BadValueError(
-            f"{job.nodes} nodes cannot be pretended on one machine",
+            f"{job.nodes} nodes cannot be simulated on one machine",
             f"Give --nodes {_MOST_NODES} or fewer (127.0.0.10 to 127.0.0.253).",
         )
     job.check_kept(environment)
@@ -187,7 +187,7 @@ def _nodes(job: Job, environment: Mapping[str, str]) -> Iterator[Node]:
     view = wanted_view(job, 1)  # the ranks of a node share what it gives
     for index in range(job.nodes):
         mine = ",".join(devices[index * share : (index + 1) * share])
-        why = "this machine's GPUs, shared out" if devices else "pretended: this machine has none"
+        why = "this machine's GPUs, shared out" if devices else "simulated: this machine has none"
         settings = (Setting(variable, mine, why),) if devices else ()
         yield Node(
             f"node{index}",

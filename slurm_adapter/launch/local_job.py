@@ -97,17 +97,17 @@ def _start(request: LocalRequest, observer: Observer, folder: str | None) -> int
         make_referenced_directories(run.plan.job, run.plan.first_rank.referenced_directories)
         make_folder(job.log_folder, job.folder)
         install_packages(run.plan, os.environ)
-        return _run(run, request.grace_s, observer, list(_keepers(run.plan, folder, stack)))
+        return _run(run, request.grace_s, observer, list(_logs(run.plan, folder, stack)))
 
 
 def _run(
-    run: LocalRun, grace_s: float, observer: Observer, keepers: Sequence[NodeLogs | RankLogs]
+    run: LocalRun, grace_s: float, observer: Observer, logs: Sequence[NodeLogs | RankLogs]
 ) -> int:
     plan, what, said = run.plan, run.plan.contract.starts, [_DONE]
 
     def take(event: Event) -> None:
-        for keeper in keepers:
-            keeper.take(event)
+        for log in logs:
+            log.take(event)
         observer.show(event)
 
     def say(text: str) -> None:
@@ -130,7 +130,7 @@ def _run(
     return status
 
 
-def _keepers(plan: Plan, folder: str | None, stack: ExitStack) -> Iterator[NodeLogs | RankLogs]:
+def _logs(plan: Plan, folder: str | None, stack: ExitStack) -> Iterator[NodeLogs | RankLogs]:
     """Yield what keeps output in files: the nodes', where a contract has one rank on each node."""
     if plan.contract.names_workers:
         yield stack.enter_context(closing(NodeLogs(plan)))

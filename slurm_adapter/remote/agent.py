@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from slurm_adapter.errors import ClusterUnfitError, ending_signal, printable
 from slurm_adapter.node.protocol import framing
-from slurm_adapter.node.protocol.checked import read_told
+from slurm_adapter.node.protocol.checked import read_agent_message
 from slurm_adapter.node.protocol.encoding import BEAT_FRAME, request_frame
 from slurm_adapter.node.protocol.framing import BrokenMessageError, FrameReader
 from slurm_adapter.node.protocol.messages import Beat
@@ -23,7 +23,7 @@ from slurm_adapter.remote.agent_archive import interpreter_words
 from slurm_adapter.remote.transport.port import ConnectionLostError
 
 if TYPE_CHECKING:
-    from slurm_adapter.node.protocol.messages import Request, Told
+    from slurm_adapter.node.protocol.messages import AgentMessage, Request
     from slurm_adapter.remote.agent_archive import AgentFiles
     from slurm_adapter.remote.transport.port import CommandChannel, Connection
 
@@ -118,13 +118,13 @@ class Agent:
             except ConnectionLostError:
                 self._unsent.clear()
 
-    def read(self) -> list[Told]:
+    def read(self) -> list[AgentMessage]:
         """Return the messages that have come; sets `lost` where there will be no more."""
         self.send_bytes()
         # All that there is to ask: only then is the descriptor quiet again.
         self._channel.status()
         self._hear_error()
-        found: list[Told] = []
+        found: list[AgentMessage] = []
         while data := self._channel.read(_READ_BYTES):
             self.heard_s = time.monotonic()
             try:
@@ -138,8 +138,8 @@ class Agent:
             self.lost = self._why_ended()
         return found
 
-    def _messages(self, data: bytes) -> list[Told]:
-        messages = [read_told(*one) for one in self._reader.feed(data)]
+    def _messages(self, data: bytes) -> list[AgentMessage]:
+        messages = [read_agent_message(*one) for one in self._reader.feed(data)]
         return [one for one in messages if not isinstance(one, Beat)]
 
     def _hear_error(self) -> None:

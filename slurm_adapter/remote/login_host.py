@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
     from slurm_adapter.cluster import Node
     from slurm_adapter.node.protocol.login_messages import LoginRequest
-    from slurm_adapter.node.protocol.messages import Told
+    from slurm_adapter.node.protocol.messages import AgentMessage
     from slurm_adapter.remote.transport.port import Connection
 
-T = TypeVar("T", bound="Told")
+T = TypeVar("T", bound="AgentMessage")
 
 CONNECT_S = 60.0
 _PATIENCE_S = 90.0

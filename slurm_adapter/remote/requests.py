@@ -12,10 +12,10 @@ from slurm_adapter.node.protocol.messages import Data, Refused, Unfit, Warned
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from slurm_adapter.node.protocol.messages import Request, Told
+    from slurm_adapter.node.protocol.messages import AgentMessage, Request
     from slurm_adapter.remote.agent import Agent
 
-T = TypeVar("T", bound="Told")
+T = TypeVar("T", bound="AgentMessage")
 
 _SLICE_S = 0.25
 _MOST_UNSENT_BYTES = 1 << 18
@@ -44,7 +44,7 @@ class Requests:
         self._patience_s = patience_s
         self._cancelled = False
         self._moved_s = time.monotonic()
-        self._come: list[Told] = []
+        self._come: list[AgentMessage] = []
         self._poll = select.poll()
         self._poll.register(agent.fileno(), select.POLLIN)
 
@@ -64,16 +64,16 @@ class Requests:
     def _answer(self, answer: type[T]) -> tuple[T, dict[int, bytes]]:
         data: dict[int, bytearray] = {}
         size = 0
-        for told in self._told():
-            if isinstance(told, Data):
-                data.setdefault(told.number, bytearray()).extend(told.piece)
-                size += len(told.piece)
+        for message in self._messages():
+            if isinstance(message, Data):
+                data.setdefault(message.number, bytearray()).extend(message.piece)
+                size += len(message.piece)
                 if size > _MOST_DATA_BYTES:
                     raise NoReplyError(f"it sends more than {_MOST_DATA_BYTES:,} bytes")
-            elif isinstance(told, answer):
-                return told, {number: bytes(piece) for number, piece in data.items()}
+            elif isinstance(message, answer):
+                return message, {number: bytes(piece) for number, piece in data.items()}
             else:
-                self._check(told)
+                self._check(message)
         raise NoReplyError(_NONSENSE)
 
     def send_all(self, requests: Iterable[Request]) -> None:
@@ -82,35 +82,40 @@ class Requests:
         for request in requests:
             self.agent.send_bytes(request_frame(request))
             while self.agent.unsent > _MOST_UNSENT_BYTES:
-                self._turn()
-            for told in self._come:
-                self._check(told)
+                self._turn(sending=True)
+            for message in self._come:
+                self._check(message)
         while self.agent.unsent:
-            self._turn()
+            self._turn(sending=True)
 
     def cancel(self) -> None:
         """Have whatever another thread does with it fail soon."""
         self._cancelled = True
 
-    def _told(self) -> Iterator[Told]:
+    def _messages(self) -> Iterator[AgentMessage]:
         while True:
             while self._come:
                 yield self._come.pop(0)
             self._turn()
 
-    def _check(self, told: Told) -> None:
+    def _check(self, message: AgentMessage) -> None:
         """Raise for what is no answer."""
-        if isinstance(told, (Refused, Unfit)):
-            raise RequestError(told.found, told.remedy)
-        if not isinstance(told, Warned):
+        if isinstance(message, (Refused, Unfit)):
+            raise RequestError(message.found, message.remedy)
+        if not isinstance(message, Warned):
             raise NoReplyError(_NONSENSE)
 
-    def _turn(self) -> None:
-        """Take what has come and give what there is room for; wait where that is nothing."""
+    def _turn(self, *, sending: bool = False) -> None:
+        """Take what has come and give what there is room for; wait where that is nothing.
+
+        `sending`: whether it counts as a sign of life that bytes were taken, which heartbeats are
+        also by an agent that hangs.
+        """
         sent, heard_s = self.agent.sent, self.agent.heard_s
         come = self.agent.read()
         self._come += come
-        if come or (sent, heard_s) != (self.agent.sent, self.agent.heard_s):
+        moved = sending and sent != self.agent.sent
+        if come or moved or heard_s != self.agent.heard_s:
             self._moved_s = time.monotonic()
         elif self.agent.lost:
             reason = "the connection was lost" if self.agent.unreachable else self.agent.lost

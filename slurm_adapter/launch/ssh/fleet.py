@@ -11,7 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from slurm_adapter.errors import NODE_LOST, AdapterError, ClusterUnfitError, printable
+from slurm_adapter.errors import (
+    CLUSTER_UNFIT,
+    NODE_LOST,
+    AdapterError,
+    ClusterUnfitError,
+    printable,
+)
 from slurm_adapter.node.protocol.framing import beat_s
 from slurm_adapter.node.protocol.messages import (
     Begun,
@@ -31,14 +37,15 @@ from slurm_adapter.node.ranks.events import Ended, Lost, Output
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from slurm_adapter.node.protocol.messages import Request, Told
+    from slurm_adapter.node.protocol.messages import AgentMessage, Request
     from slurm_adapter.node.ranks.events import Event
     from slurm_adapter.remote.agent import Agent
 
 T = TypeVar("T")
-M = TypeVar("M", bound="Told")
+M = TypeVar("M", bound="AgentMessage")
 
 _MOST_REASONS = 5
+_MOST_STATUS = 255
 _END_S = 10.0
 """How long nodes may take to confirm that nothing is left of what was hardly there."""
 _PHASE_S = 120.0
@@ -67,7 +74,7 @@ class AgentFleet:
         self.timing, self._warn = timing, warn
         self._ranks: dict[int, Agent] = {}
         self._known: dict[int, range] = {}
-        self._early: list[tuple[Agent, Told]] = []
+        self._early: list[tuple[Agent, AgentMessage]] = []
         self._following = False
         self._selector = selectors.DefaultSelector()
         self._woken, self._waker = os.pipe()
@@ -122,17 +129,17 @@ class AgentFleet:
                 }
                 break
             for agent in self._ready(1.0):
-                for told in agent.read():
-                    if isinstance(told, answer):
-                        answers[agent.index] = told
+                for message in agent.read():
+                    if isinstance(message, answer):
+                        answers[agent.index] = message
                         agent.answered_s = time.monotonic()
-                    elif isinstance(told, Unfit):
-                        refusals[agent.index] = _refusal(told)
+                    elif isinstance(message, Unfit):
+                        refusals[agent.index] = _refusal(message)
                     else:  # ranks of a fast node may speak before those of a slow one have begun
-                        self._early.append((agent, told))
+                        self._early.append((agent, message))
                 if agent.lost and agent.index not in answers | refusals:
                     refusals[agent.index] = ClusterUnfitError(f"{agent.name}: {agent.lost}")
-        self._early = [(agent, told) for agent, told in self._early if not self._warned(told)]
+        self._early = [one for one in self._early if not self._warned(one[1])]
         return answers, refusals
 
     def leave_out(self, agents: Iterable[Agent]) -> None:
@@ -171,8 +178,8 @@ class AgentFleet:
         lost = [agent for agent in self.agents if agent.lost and not agent.gone]
         limit_s = 0.0 if early or lost else min(limit_s, beat_s(self.timing.link_s))
         for agent in dict.fromkeys((*lost, *self._ready(limit_s))):
-            for told in agent.read():
-                yield from self._event(agent, told)
+            for message in agent.read():
+                yield from self._event(agent, message)
             if agent.lost and not agent.gone:
                 if self._following and not agent.unreachable:  # the run has an agent of its own
                     agent.lost = f"nobody follows it there any more: {agent.lost}"
@@ -180,9 +187,9 @@ class AgentFleet:
                 yield from self._lose(agent)
         yield from self._silent()
 
-    def _event(self, agent: Agent, told: Told) -> Iterator[Event]:
+    def _event(self, agent: Agent, message: AgentMessage) -> Iterator[Event]:
         try:
-            yield from self._of_rank(agent, told)
+            yield from self._of_rank(agent, message)
         except ValueError:  # of a node that is broken, or somebody's tool
             agent.lost = "what it sends makes no sense"
             yield from self._lose(agent)
@@ -193,34 +200,34 @@ class AgentFleet:
             raise ValueError(rank)
         return rank
 
-    def _of_rank(self, agent: Agent, told: Told) -> Iterator[Event]:
-        if isinstance(told, RankOutput):
-            yield Output(self._own(agent, told.rank), told.lines, told.is_error)
-        elif isinstance(told, RankEnded):
-            self._ranks.pop(self._own(agent, told.rank), None)
-            yield Ended(told.rank, told.status, told.at_s + agent.clock_s)
-        elif isinstance(told, Gone):
-            if told.left:
-                self.left.append(f"{agent.name}: {printable(told.left)}")
+    def _of_rank(self, agent: Agent, message: AgentMessage) -> Iterator[Event]:
+        if isinstance(message, RankOutput):
+            yield Output(self._own(agent, message.rank), message.lines, message.is_error)
+        elif isinstance(message, RankEnded):
+            self._ranks.pop(self._own(agent, message.rank), None)
+            yield Ended(message.rank, message.status, message.at_s + agent.clock_s)
+        elif isinstance(message, Gone):
+            if message.left:
+                self.left.append(f"{agent.name}: {printable(message.left)}")
             if agent in self._ranks.values():
                 agent.lost = "how its ranks ended is not known there"
                 yield from self._lose(agent)
             else:
                 self._let_go(agent)
-        elif isinstance(told, UpToDate) and self._following:  # it has told all that there is
+        elif isinstance(message, UpToDate) and self._following:  # it has told all that there is
             for rank in [rank for rank, one in self._ranks.items() if one is agent]:
                 del self._ranks[rank]
             self._let_go(agent)
-        elif isinstance(told, Unfit):
-            agent.lost = _refusal(told).found
+        elif isinstance(message, Unfit):
+            agent.lost = _refusal(message).found
             yield from self._lose(agent)
         else:
-            self._warned(told)
+            self._warned(message)
 
-    def _warned(self, told: Told) -> bool:
-        if isinstance(told, Warned):
-            self._warn(printable(told.text))
-        return isinstance(told, Warned)
+    def _warned(self, message: AgentMessage) -> bool:
+        if isinstance(message, Warned):
+            self._warn(printable(message.text))
+        return isinstance(message, Warned)
 
     def _silent(self) -> Iterator[Event]:
         """Notice agents that say nothing any more; the time this process slept does not count."""
@@ -242,12 +249,12 @@ class AgentFleet:
         for rank in ranks:
             del self._ranks[rank]
         self._let_go(agent)
-        told = f"{agent.name}: {agent.lost}{self._rest_of(agent)}"
+        words = f"{agent.name}: {agent.lost}{self._rest_of(agent)}"
         if not agent.confirmed:
-            self.left.append(told)
+            self.left.append(words)
         if self.timing.detached and agent.unreachable:
             self.left_alone = True
-            self._warn(told)
+            self._warn(words)
         else:
             yield Lost(agent.index, tuple(ranks), agent.lost, NODE_LOST, time.monotonic())
 
@@ -316,7 +323,7 @@ class AgentFleet:
 
 def _refusal(unfit: Unfit) -> AdapterError:
     error = AdapterError(unfit.found, unfit.remedy)
-    error.exit_status = unfit.status
+    error.exit_status = unfit.status if 0 < unfit.status <= _MOST_STATUS else CLUSTER_UNFIT
     return error
 
 

@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from slurm_adapter.node.protocol.copy_messages import Entry
+    from slurm_adapter.node.protocol.copy_messages import PackedEntry
 
 MARKER = ".slurm-adapter-copy"
 """In the copy: says what it is, and lists what is in it."""
@@ -38,7 +38,7 @@ _OLD_S = 24 * 3600
 class Wanted:
     """One file, directory or link of the code, as the head sends it."""
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: PackedEntry) -> None:
         self.kind, self.mode, self.size, self.modified_ns, self.path, self.target = entry
 
 

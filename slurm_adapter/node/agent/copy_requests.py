@@ -1,4 +1,4 @@
-"""A copy of the code as the head asks for it, step by step: `code_copy` does what is told here."""
+"""A copy of the code as the head asks for it, step by step: `code_copy` does it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from slurm_adapter.node.agent.head_channel import HeadChannel
-    from slurm_adapter.node.protocol.messages import Request, Told
+    from slurm_adapter.node.protocol.messages import AgentMessage, Request
 
 _IDLE_S = 12 * 3600.0
 """Other hosts are copied to meanwhile; nothing is held that others wait for."""
@@ -56,13 +56,13 @@ class CopyRequests:
             self.close()
             return
         try:
-            told = self._begin(request) if isinstance(request, BeginCopy) else self._take(request)
+            answer = self._begin(request) if isinstance(request, BeginCopy) else self._take(request)
         except (ClusterUnfitError, OSError) as error:
-            told = refused(error)
+            answer = refused(error)
         except _BrokenOffError:
             self.close()
             return
-        self._channel.tell(told)
+        self._channel.tell(answer)
 
     def close(self) -> None:
         """Let go of the copy."""
@@ -74,14 +74,14 @@ class CopyRequests:
             self._umask = None
         self.patience_s = _IDLE_S
 
-    def _begin(self, request: BeginCopy) -> Told:
+    def _begin(self, request: BeginCopy) -> AgentMessage:
         self.close()
         self._umask = os.umask(_PRIVATE)
         self._copy = CodeCopy(request.folder, request.token, self._channel.heed_head)
         self._copy.begin()
         return RequestDone()
 
-    def _take(self, request: Request) -> Told:
+    def _take(self, request: Request) -> AgentMessage:
         copy = self._copy
         if copy is None:
             raise ClusterUnfitError("no copy was begun")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 
-from slurm_adapter.node.protocol.encoding import BEAT_FRAME, read_request, told_frame
+from slurm_adapter.node.protocol.encoding import BEAT_FRAME, agent_frame, read_request
 from slurm_adapter.node.protocol.framing import LONGEST_BEAT_S, FrameReader, beat_s
 from slurm_adapter.node.protocol.messages import Beat, Kill, Refused, Stop, Unfit
 from slurm_adapter.node.system.poll import Watch
@@ -16,7 +16,7 @@ from slurm_adapter.node.system.poll import Watch
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from slurm_adapter.errors import AdapterError
-    from slurm_adapter.node.protocol.messages import Request, Told
+    from slurm_adapter.node.protocol.messages import AgentMessage, Request
 
 _STDIN, _STDOUT = 0, 1
 _READ_BYTES = 1 << 16
@@ -105,9 +105,9 @@ class HeadChannel:
         if self.lost or any(isinstance(one, (Stop, Kill)) for one in self._come):
             raise HeadGoneError
 
-    def tell(self, message: Told) -> None:
+    def tell(self, message: AgentMessage) -> None:
         """Have a message sent."""
-        self._send(told_frame(message))
+        self._send(agent_frame(message))
 
     def _send(self, data: bytes) -> None:
         if not self.lost:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from slurm_adapter.node.agent.head_channel import HeadChannel
-    from slurm_adapter.node.protocol.messages import Request, Told
+    from slurm_adapter.node.protocol.messages import AgentMessage, Request
 
 _IDLE_S = 12 * 3600.0
 _PRIVATE = 0o077
@@ -50,15 +50,15 @@ class LoginRequests:
     def answer(self, request: Request) -> None:
         """Do what is asked for and tell the head; what cannot be done ends nothing."""
         try:
-            told = self._do(request)
+            answer = self._do(request)
         except (ClusterUnfitError, OSError) as error:
-            told = refused(error)
-        self._channel.tell(told)
+            answer = refused(error)
+        self._channel.tell(answer)
 
     def close(self) -> None:
         """Nothing is held."""
 
-    def _do(self, request: Request) -> Told:
+    def _do(self, request: Request) -> AgentMessage:
         match request:
             case OpenLogin():
                 return self._open()

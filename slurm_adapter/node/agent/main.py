@@ -109,8 +109,8 @@ def _patience_s(answering: dict[str, Answering]) -> float:
 def _run_ranks(look: Look, channel: HeadChannel) -> int:
     """Look at this node, be told the plan, run the ranks and end them all."""
     listener = _listener(look)
-    for told in prepare.look(look, listener):
-        channel.tell(told)
+    for message in prepare.look(look, listener):
+        channel.tell(message)
     request = channel.next(look.link_s)
     while isinstance(request, TryConnections):
         from slurm_adapter.node.agent.connectivity import try_all

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from socket import socket
 
     from slurm_adapter.job.job import Job
-    from slurm_adapter.node.protocol.messages import Look, Told
+    from slurm_adapter.node.protocol.messages import AgentMessage, Look
     from slurm_adapter.plan import NodePlan
 
 
@@ -55,7 +55,7 @@ def has_network(request: Look) -> bool:
     return request.several and not is_loopback(_reached(request))
 
 
-def look(request: Look, listener: socket | None) -> Iterator[Told]:
+def look(request: Look, listener: socket | None) -> Iterator[AgentMessage]:
     """Yield the messages that tell of this node: warnings, then its facts.
 
     Args:

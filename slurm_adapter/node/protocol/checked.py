@@ -15,14 +15,14 @@ from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 from slurm_adapter.node.protocol import copy_messages, login_messages, messages
 from slurm_adapter.node.protocol.encoding import name_of, read_bulk
 from slurm_adapter.node.protocol.framing import MESSAGE, BrokenMessageError
-from slurm_adapter.node.protocol.messages import Told
+from slurm_adapter.node.protocol.messages import AgentMessage
 
 _MOST_BYTES = 32 << 20
 _MOST_NUMBER = 1 << 63
 _NONSENSE = "what it sends makes no sense"
 
 
-def read_told(kind: bytes, body: bytes) -> Told:
+def read_agent_message(kind: bytes, body: bytes) -> AgentMessage:
     """Return a message of an agent.
 
     Raises:
@@ -39,12 +39,12 @@ def read_told(kind: bytes, body: bytes) -> Told:
     raise BrokenMessageError(_NONSENSE)
 
 
-def _read(body: bytes) -> Told:
+def _read(body: bytes) -> AgentMessage:
     name, given = json.loads(body, parse_constant=_refuse)
     kind, hints = _kinds()[name]
     if not isinstance(given, dict) or given.keys() != hints.keys():
         raise ValueError(name)
-    message: Told = kind(**{field: _of_type(hints[field], given[field]) for field in hints})
+    message: AgentMessage = kind(**{field: _of_type(hints[field], given[field]) for field in hints})
     return message
 
 
@@ -53,12 +53,15 @@ def _refuse(constant: str) -> NoReturn:
 
 
 @cache
-def _kinds() -> dict[str, tuple[type[Told], dict[str, Any]]]:
+def _kinds() -> dict[str, tuple[type[AgentMessage], dict[str, Any]]]:
     """Return what an agent may tell by name, with the types of its fields."""
     modules = (messages, copy_messages, login_messages)
     kinds = [one for module in modules for one in vars(module).values() if isinstance(one, type)]
-    told = [one for one in kinds if issubclass(one, Told) and one is not Told]
-    return {name_of(one): (one, get_type_hints(one)) for one in told}
+    return {
+        name_of(kind): (kind, get_type_hints(kind))
+        for kind in kinds
+        if issubclass(kind, AgentMessage) and kind is not AgentMessage
+    }
 
 
 def _of_type(hint: Any, value: Any) -> Any:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import marshal
 import zlib
 
-from slurm_adapter.node.protocol.messages import Request, Told
+from slurm_adapter.node.protocol.messages import AgentMessage, Request
 from slurm_adapter.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    Entry = tuple[str, int, int, int, bytes, bytes]
+    PackedEntry = tuple[str, int, int, int, bytes, bytes]
     """Kind (`file`, `folder`, `link`), permissions, size, time of the last change in ns, path in
     the copy, and where a link leads."""
 
@@ -87,14 +87,14 @@ class CloseCopy(CopyRequest):
 
 
 @record
-class Signs(Told):
+class Signs(AgentMessage):
     """Which of the tokens' signs stand in this host's directory, by their places."""
 
     seen: tuple[int, ...]
 
 
 @record
-class Differences(Told):
+class Differences(AgentMessage):
     """What of the code this host has not, or not so."""
 
     missing: tuple[int, ...]
@@ -107,14 +107,14 @@ class Differences(Told):
 
 
 @record
-class Arranged(Told):
+class Arranged(AgentMessage):
     """How many files and directories of an earlier copy went."""
 
     removed: int
 
 
 @record
-class Finished(Told):
+class Finished(AgentMessage):
     """The copy is as it is to be."""
 
     nowhere: tuple[str, ...]
@@ -123,12 +123,12 @@ class Finished(Told):
     """What stands for the copy as it is now: by it a host knows whether it was changed since."""
 
 
-def pack_entries(entries: Iterable[Entry]) -> bytes:
+def pack_entries(entries: Iterable[PackedEntry]) -> bytes:
     """Return all that is to be there as bytes: there may be 100,000 of them."""
     return zlib.compress(marshal.dumps(list(entries)), 1)
 
 
-def unpack_entries(listing: bytes) -> list[Entry]:
+def unpack_entries(listing: bytes) -> list[PackedEntry]:
     """Return what was packed, which has come from the head."""
-    entries: list[Entry] = marshal.loads(zlib.decompress(listing))  # noqa: S302
+    entries: list[PackedEntry] = marshal.loads(zlib.decompress(listing))  # noqa: S302
     return entries

@@ -16,7 +16,7 @@ from slurm_adapter.record import as_dict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from slurm_adapter.node.protocol.messages import Request, Told
+    from slurm_adapter.node.protocol.messages import AgentMessage, Request
 
 _OUTPUT = struct.Struct(">IB")
 _ENDED = struct.Struct(">IIQ")
@@ -50,7 +50,7 @@ def read_request(kind: bytes, body: bytes) -> Request:
     return request
 
 
-def told_frame(message: Told) -> bytes:
+def agent_frame(message: AgentMessage) -> bytes:
     """Return a message of an agent as bytes."""
     if isinstance(message, RankOutput):
         return frame(OUTPUT, _OUTPUT.pack(message.rank, message.is_error) + message.lines)
@@ -61,11 +61,10 @@ def told_frame(message: Told) -> bytes:
         return frame(DATA, _DATA.pack(message.number) + message.piece)
     if isinstance(message, Beat):
         return BEAT_FRAME
-    told = [name_of(type(message)), as_dict(message)]
-    return frame(MESSAGE, _json(told).encode())
+    return frame(MESSAGE, _json([name_of(type(message)), as_dict(message)]).encode())
 
 
-def read_bulk(kind: bytes, body: bytes) -> Told | None:
+def read_bulk(kind: bytes, body: bytes) -> AgentMessage | None:
     """Return a message of an agent that is no JSON; None where it is.
 
     Raises:

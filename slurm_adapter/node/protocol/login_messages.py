@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slurm_adapter.node.protocol.messages import Request, Told
+from slurm_adapter.node.protocol.messages import AgentMessage, Request
 from slurm_adapter.record import record
 
 
@@ -75,7 +75,7 @@ class RemoveFolder(LoginRequest):
 
 
 @record
-class LoginOpened(Told):
+class LoginOpened(AgentMessage):
     """Where one is there."""
 
     home: str
@@ -84,14 +84,14 @@ class LoginOpened(Told):
 
 
 @record
-class Found(Told):
+class Found(AgentMessage):
     """Whether it is there."""
 
     found: bool
 
 
 @record
-class Ran(Told):
+class Ran(AgentMessage):
     """A program has ended, or did not begin."""
 
     how: str
@@ -100,7 +100,7 @@ class Ran(Told):
 
 
 @record
-class FilesRead(Told):
+class FilesRead(AgentMessage):
     """What was read of files."""
 
     offsets: tuple[int, ...]

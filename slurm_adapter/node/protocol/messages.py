@@ -17,7 +17,7 @@ class Request:
     """From the head."""
 
 
-class Told:
+class AgentMessage:
     """From an agent. Fields are of what JSON has: the head checks them, see `checked`."""
 
 
@@ -25,7 +25,7 @@ class Told:
 
 
 @record
-class Data(Request, Told):
+class Data(Request, AgentMessage):
     """A piece of a file or of a command's output; an empty one ends it."""
 
     number: int
@@ -34,7 +34,7 @@ class Data(Request, Told):
 
 
 @record
-class Beat(Request, Told):
+class Beat(Request, AgentMessage):
     """Still here."""
 
 
@@ -130,7 +130,7 @@ class Follow(Request):
 
 
 @record
-class Facts(Told):
+class Facts(AgentMessage):
     """What a node is."""
 
     address: str
@@ -146,14 +146,14 @@ class Facts(Told):
 
 
 @record
-class Tried(Told):
+class Tried(AgentMessage):
     """For each connection why it did not work, empty where it did."""
 
     reasons: tuple[str, ...]
 
 
 @record
-class Ready(Told):
+class Ready(AgentMessage):
     """All is prepared for the ranks."""
 
     view: str
@@ -165,12 +165,12 @@ class Ready(Told):
 
 
 @record
-class Begun(Told):
+class Begun(AgentMessage):
     """The ranks run."""
 
 
 @record
-class Following(Told):
+class Following(AgentMessage):
     """The run is known; its output and ends come next."""
 
     clock_s: float
@@ -178,12 +178,12 @@ class Following(Told):
 
 
 @record
-class UpToDate(Told):
+class UpToDate(AgentMessage):
     """All that there was of a run that goes on has been told; the agent ends."""
 
 
 @record
-class RankOutput(Told):
+class RankOutput(AgentMessage):
     """Whole lines of a rank."""
 
     rank: int
@@ -192,7 +192,7 @@ class RankOutput(Told):
 
 
 @record
-class RankEnded(Told):
+class RankEnded(AgentMessage):
     """A rank is gone."""
 
     rank: int
@@ -203,7 +203,7 @@ class RankEnded(Told):
 
 
 @record
-class Gone(Told):
+class Gone(AgentMessage):
     """The job is gone from this node; the agent ends."""
 
     left: str
@@ -211,14 +211,14 @@ class Gone(Told):
 
 
 @record
-class Warned(Told):
+class Warned(AgentMessage):
     """A line for the user."""
 
     text: str
 
 
 @record
-class Unfit(Told):
+class Unfit(AgentMessage):
     """An error; the agent ends."""
 
     status: int
@@ -231,12 +231,12 @@ class Unfit(Told):
 
 
 @record
-class RequestDone(Told):
+class RequestDone(AgentMessage):
     """What was asked for is done."""
 
 
 @record
-class Refused(Told):
+class Refused(AgentMessage):
     """It cannot be done; the agent goes on."""
 
     found: str

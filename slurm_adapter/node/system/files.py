@@ -90,9 +90,3 @@ def remove(path: bytes) -> None:
             os.unlink(cache + b"/" + name)
         os.rmdir(cache)
     os.rmdir(path)
-
-
-def has_program(name: str) -> bool:
-    """Say whether a program is found in PATH."""
-    folders = os.environ.get("PATH", os.defpath).split(":")
-    return any(os.access(f"{folder or '.'}/{name}", os.X_OK) for folder in folders)

@@ -78,7 +78,7 @@ class ViewSpec:
 
     def check_names(self) -> None:
         """Raise `ClusterUnfitError` where names do not resolve, or not to where nodes can meet."""
-        if not self.plan.addressed:  # pretended nodes are on this machine, and at loopback
+        if not self.plan.addressed:  # simulated nodes are on this machine, and at loopback
             hosts_file.check_addresses(list(self._addresses), list(self._addresses.values()))
 
     @cached_property

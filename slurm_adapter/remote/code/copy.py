@@ -243,8 +243,8 @@ class HostCopying:
                 reason = f"does not see what {other} got into the same directory: {named}"
                 raise RequestError(reason)
             time.sleep(_AGAIN_S)
-        took = time.monotonic() - started
-        self.done = HostCopy(self.name, 0, 0, self._agent.sent - sent, took, other, version)
+        seconds = time.monotonic() - started
+        self.done = HostCopy(self.name, 0, 0, self._agent.sent - sent, seconds, other, version)
 
     def _compare(self) -> Findings:
         return self._source.judge(self._requests.ask(self._source.comparison, Differences))

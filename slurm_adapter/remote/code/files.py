@@ -41,7 +41,7 @@ LIMITS = Limits()
 
 
 @dataclass(frozen=True)
-class Entry:
+class CodeEntry:
     """One file, directory or link of the code."""
 
     path: str
@@ -63,12 +63,12 @@ class Code:
 
     folder: str
     """The code directory, absolute."""
-    entries: tuple[Entry, ...]
+    entries: tuple[CodeEntry, ...]
     """Sorted by path, so that a directory comes before what is in it."""
     warnings: tuple[str, ...] = ()
 
     @cached_property
-    def files(self) -> tuple[Entry, ...]:
+    def files(self) -> tuple[CodeEntry, ...]:
         """The files among the entries."""
         return tuple(entry for entry in self.entries if entry.kind == "file")
 
@@ -98,7 +98,7 @@ class Code:
         real = os.path.relpath(os.path.realpath(f"{self.folder}/{path}"), root)
         return real.startswith("../") or kinds.get(real) == "file"
 
-    def source(self, entry: Entry) -> str:
+    def source(self, entry: CodeEntry) -> str:
         """Return where the contents of a file are read, links on the way followed."""
         return f"{self.folder}/{entry.path}"
 
@@ -146,7 +146,7 @@ class _Place:
 
 class _Walk:
     def __init__(self, folder: str, leave_out: Iterable[str], limits: Limits) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[CodeEntry] = []
         self.warnings: list[str] = []
         self.unreadable: list[str] = []
         self._folder = folder
@@ -188,7 +188,7 @@ class _Walk:
         verdict = self._links.judge(path, place.through)
         self.warnings += verdict.warnings
         if verdict.target is not None:
-            self.entries.append(Entry(path, "link", target=verdict.target))
+            self.entries.append(CodeEntry(path, "link", target=verdict.target))
             return None
         if entry.is_dir():
             through = (*place.through, self._links.home(path))
@@ -206,7 +206,7 @@ class _Walk:
         if os.path.lexists(f"{real}/{MARKER}"):
             return None
         mode = facts.st_mode & _PERMISSIONS | stat.S_IRWXU
-        self.entries.append(Entry(path, "folder", mode))
+        self.entries.append(CodeEntry(path, "folder", mode))
         return replace(place, path=f"{path}/")
 
     def _file(self, path: str, facts: os.stat_result) -> None:
@@ -216,7 +216,7 @@ class _Walk:
             self.unreadable.append(path)
         else:
             mode = facts.st_mode & _PERMISSIONS
-            self.entries.append(Entry(path, "file", mode, facts.st_size, facts.st_mtime_ns))
+            self.entries.append(CodeEntry(path, "file", mode, facts.st_size, facts.st_mtime_ns))
             self._tally.add(path, facts.st_size)
 
 

@@ -93,9 +93,9 @@ def sync(
         pool.shutdown(cancel_futures=True)
         for host in hosts:
             host.close()
-    took = time.monotonic() - started
+    seconds = time.monotonic() - started
     warnings = (*code.warnings, *_nowhere(hosts))
-    return Synced(len(code.files), code.size, tuple(host.done for host in hosts), took, warnings)
+    return Synced(len(code.files), code.size, tuple(host.done for host in hosts), seconds, warnings)
 
 
 class _Steps:

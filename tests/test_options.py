@@ -205,6 +205,49 @@ def test_a_script_tells_it_to_its_ranks(option: Option, tmp_path: Path) -> None:
     assert again == replace(job, env={}, keep=tuple(job.env), gpus_per_node=asked)
 
 
+class TestTheParserOfExec:
+    def test_takes_a_value_in_either_form_and_what_is_no_option_apart(self) -> None:
+        words = [
+            "--port",
+            "2000",
+            "x",
+            "--name=a=b",
+            "--env",
+            "A=1",
+            "--env=B",
+            "--log",
+            "--nope=1",
+        ]
+        options, step, strays = read_words("exec", words)
+        assert options == JobOptions(port=2000, name="a=b", env={"A": "1"}, keep=("B",))
+        assert step.log
+        assert strays == ["x", "--nope=1"]
+
+    def test_takes_the_last_of_several_where_one_is_meant(self) -> None:
+        assert read_words("exec", ["--port=1", "--port", "2"])[0].port == 2
+
+    @pytest.mark.parametrize(
+        ("words", "found"),
+        [
+            (["--port"], "--port: expected one argument"),
+            (["--port", "--name"], "--port: expected one argument"),
+            (["--name", "-x"], "--name: expected one argument"),
+            (["--log=yes"], "--log: ignored explicit argument 'yes'"),
+            (["--gpus-per-node", "4,x"], "--gpus-per-node: 'x' is not a whole number"),
+            (["--view", "some"], "invalid choice: 'some' (choose from 'full', 'hosts', 'off')"),
+        ],
+    )
+    def test_refuses_what_is_no_value(self, words: list[str], found: str) -> None:
+        with pytest.raises(BadValueError) as caught:
+            read_words("exec", words)
+        assert caught.value.found == f"argument {found}" or found in caught.value.found
+        assert caught.value.remedy == "slurm-adapter exec --help lists the options."
+
+    def test_takes_negative_numbers_and_texts_that_begin_with_a_dash(self) -> None:
+        options, step, _ = read_words("exec", ["--gpus-per-node", "-1", "--command", "- a b"])
+        assert (step.gpus_by_component, options.command) == ((-1,), "- a b")
+
+
 def contract_for(option: Option) -> str:
     return {"elastic": "torchrun", "max_restarts": "torchrun", "ranks_by": "env"}.get(
         option.name, "modelarts"

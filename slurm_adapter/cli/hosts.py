@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from slurm_adapter.cluster.hosts import Hosts, leave_out, pick, read_host_list, take
 from slurm_adapter.config.hostfile import read_any_host_file
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.job.option import PREFIX
+from slurm_adapter.job.option import options_of
+from slurm_adapter.job.options import JobOptions
 from slurm_adapter.paths import with_home
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
     from slurm_adapter.cli.options import Given
     from slurm_adapter.cluster import Cluster
-    from slurm_adapter.job.options import JobOptions
 
 
 class _Layer(NamedTuple):
@@ -47,8 +47,8 @@ def choose_nodes(given: Given, files: JobOptions, nodes: int | None) -> Cluster:
             there are fewer hosts than `nodes`.
     """
     layers = [
-        _layer(given.words, ("-H", "--exclude"), at_once=True),
-        _layer(given.environment, _VARIABLES, at_once=True),
+        _layer(given.words, (_HOSTS.long, _EXCLUDE.long), at_once=True),
+        _layer(given.environment, (_HOSTS.variable, _EXCLUDE.variable), at_once=True),
         _layer(files, ("[ssh] hosts", "[ssh] exclude"), at_once=False),
     ]
     found, by = _hosts(layers)
@@ -61,7 +61,7 @@ def choose_nodes(given: Given, files: JobOptions, nodes: int | None) -> Cluster:
     return take(found, nodes)
 
 
-_VARIABLES = (f"{PREFIX}HOSTS", f"{PREFIX}EXCLUDE")
+_HOSTS, _EXCLUDE = (one for one in options_of(JobOptions) if one.name in ("hosts", "exclude"))
 
 
 def _layer(said: JobOptions, places: tuple[str, str], *, at_once: bool) -> _Layer:

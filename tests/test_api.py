@@ -55,11 +55,16 @@ for epoch in range(arguments.epochs):
 JOB = Job(Command("true"), code="/", folder="/none")
 
 
+def own_places(user: User) -> dict[str, str]:
+    """Return where a program keeps records and output: other tests look at the machine's /tmp."""
+    return {"XDG_STATE_HOME": f"{user.folder}/state", "TMPDIR": str(user.folder)}
+
+
 def run_program(user: User, name: tuple[str, int], **env: str) -> str:
     """Run a program of the page in the user's directory; return what it prints."""
     user.write("train.py", TRAIN)
     user.write("program.py", PROGRAMS[name])
-    return user.run(PYTHON, "program.py", env={"XDG_STATE_HOME": f"{user.folder}/state", **env})
+    return user.run(PYTHON, "program.py", env={**own_places(user), **env})
 
 
 class TestPrograms:
@@ -138,7 +143,7 @@ class TestAJobOverSsh:
 
     def run(self, user: User, program: str) -> str:
         user.write("program.py", program)
-        return user.run(PYTHON, "program.py", env={"XDG_STATE_HOME": f"{user.folder}/state"})
+        return user.run(PYTHON, "program.py", env=own_places(user))
 
     def end(self, user: User) -> dict[str, object]:
         (path,) = user.outside("state").glob("slurm-adapter/jobs/ssh-1/end.json")

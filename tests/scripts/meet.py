@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 
-LIMIT_S = 240
+LIMIT_S = 900
 
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 local, local_size = os.environ["LOCAL_RANK"], os.environ["LOCAL_WORLD_SIZE"]

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-LONG_S = 240.0
+LONG_S = 900.0
 """Far more than anything here takes on the busiest machine; what needs it has failed."""
 
 

@@ -3,14 +3,15 @@
 Asking ssh costs 6 ms of CPU, more than opening a connection does. Only what the answer could
 depend on is read here: hosts for which the same `Host` lines count get the same answer, and so do
 hosts that have blocks of their own with the same lines in them, but for a plain HostName. Wherever
-more than that could matter (`Match exec`, say), nothing is claimed.
+more than that could matter (`Match exec`, say), or a line is of a form that versions of ssh read
+differently (quotes, `#` behind a word), nothing is claimed.
 """
 
 from __future__ import annotations
 
 import glob
+import os
 import re
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from slurm_adapter.remote.transport.patterns import matches_list
 from slurm_adapter.remote.transport.tokens import home
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 _DEEPEST = 16
@@ -27,7 +28,13 @@ _DEEPEST = 16
 _HARMLESS_CRITERIA = {"all", "user", "localuser", "final", "canonical"}
 _SECOND_PASS = {"final", "canonical"}
 _INCLUDED = "end of include"
+_STRUCTURE = {"host", "match", "include", "canonicalizehostname"}
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9.:-]*")
+_LINE = re.compile(
+    r"[ \t]*(?:#.*|(?P<keyword>[A-Za-z0-9]+)(?:[ \t]*=[ \t]*|[ \t]+)(?P<rest>[^\s=].*))?", re.DOTALL
+)
+_ORDINARY = re.compile(r"[\t !$-&(-\[\]-~]*")
+"""What every ssh splits at blanks alone: no quote, no backslash, no `#`."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +61,10 @@ class Block:
 class HostBlocks:
     """The `Host` blocks of a config in their order, wherever they stand in it."""
 
-    def __init__(self, blocks: Sequence[Block]) -> None:
+    def __init__(self, blocks: Sequence[Block], files: Collection[str]) -> None:
         self.blocks = tuple(blocks)
+        self.files = frozenset(files)
+        """What was read, without links: the answer may not hang on any other file."""
         # A config may have a block for each of hundreds of hosts: those are not tried in turn.
         self._literal: dict[str, list[int]] = {}
         self._others: list[int] = []
@@ -97,23 +106,45 @@ def read_host_blocks(config_file: Path | None) -> HostBlocks | None:
     Returns:
         None where something else in it could make ssh treat two hosts differently.
     """
-    own = home() / ".ssh"
-    starts = [(own / "config", own), (SYSTEM_CONFIG, SYSTEM_CONFIG.parent)]
-    if config_file is not None:
-        starts = [] if str(config_file) == "none" else [(config_file, own)]
     reading = _Reading()
+    files: set[str] = set()
     try:
-        for path, folder in starts:
+        for path, folder in _starts(config_file):
             reading.take("match", ["all"])
-            for keyword, words in _read(path, folder, 0):
-                reading.take(keyword, words)
+            for line, words in _read(path, folder, files):
+                reading.take(line.keyword, words)
     except _UnclearError:
         return None
     blocks = [draft.block() for draft in reading.drafts]
     # The second pass may look at the resolved name, which is not compared here.
     if reading.second_pass and any(block.patterns != ("*",) for block in blocks):
         return None
-    return HostBlocks(blocks)
+    return HostBlocks(blocks, files)
+
+
+def where_set(config_file: Path | None, option: str) -> str:
+    """Return `FILE:LINE` for the first line that sets an option, for whichever host; else nothing.
+
+    Args:
+        config_file: as `read_host_blocks` has it.
+        option: its name.
+    """
+    try:
+        for start in _starts(config_file):
+            for line, _ in _read(*start, set()):
+                if line.keyword == option.lower():
+                    return f"{line.path}:{line.number}"
+    except _UnclearError:
+        pass
+    return ""
+
+
+def _starts(config_file: Path | None) -> list[tuple[Path, Path]]:
+    """Return the files that are read first, each with the folder that its Includes start from."""
+    own = home() / ".ssh"
+    if config_file is None:
+        return [(own / "config", own), (SYSTEM_CONFIG, SYSTEM_CONFIG.parent)]
+    return [] if str(config_file) == "none" else [(config_file, own)]
 
 
 class _Reading:
@@ -179,46 +210,60 @@ class _UnclearError(Exception):
     """Something that could set hosts apart in a way not understood here."""
 
 
-def _read(path: Path, folder: Path, depth: int) -> Iterator[tuple[str, list[str]]]:
-    """Yield the lines of a file and of those that it includes: keyword, and words or rest."""
+@dataclass(frozen=True)
+class Line:
+    """A line of a config as far as it is understood here."""
+
+    path: Path
+    number: int
+    """Counted from 1."""
+    keyword: str
+    rest: str
+
+
+def _read(
+    path: Path, folder: Path, files: set[str], depth: int = 0
+) -> Iterator[tuple[Line, list[str]]]:
+    """Yield the lines of a file and of those that it includes, with words where they matter.
+
+    `files` gets the names of all that is read.
+    """
     if depth > _DEEPEST:
         raise _UnclearError
+    files.add(os.path.realpath(path))
+    for line in _lines(path):
+        words = _words(line) if line.keyword in _STRUCTURE else [line.rest]
+        if line.keyword == "match":
+            words = _checked_criteria(words)
+        elif line.keyword == "canonicalizehostname" and words != ["no"]:
+            raise _UnclearError
+        yield line, words
+        if line.keyword == "include":
+            for found in (one for word in words for one in _included(word, folder)):
+                yield from _read(found, folder, files, depth + 1)
+            yield Line(path, line.number, _INCLUDED, ""), []
+
+
+def _lines(path: Path) -> Iterator[Line]:
     try:
-        text = path.read_text(errors="surrogateescape")
+        if path.exists() and not path.is_file():
+            raise _UnclearError  # what a pipe holds can be read once, and that is for ssh
+        # Byte by byte, as ssh has it: no letter beyond ASCII ends a line or a word.
+        text = path.read_bytes().decode("latin-1")
     except OSError:
         return  # ssh ignores it, or says itself what is wrong
-    for line in text.splitlines():
-        keyword, words = _split(line)
-        if keyword == "host":
-            yield keyword, words
-        elif keyword == "match":
-            yield keyword, _checked_criteria(words)
-        elif keyword == "include":
-            yield keyword, words
-            for found in (one for word in words for one in _included(word, folder)):
-                yield from _read(found, folder, depth + 1)
-            yield _INCLUDED, []
-        elif keyword == "canonicalizehostname" and words != ["no"]:
+    for number, line in enumerate(text.split("\n"), 1):
+        found = _LINE.fullmatch(line.rstrip(" \t\r\f"))
+        if found is None:
             raise _UnclearError
-        elif keyword:
-            yield keyword, words
+        if found["keyword"]:
+            yield Line(path, number, found["keyword"].lower(), found["rest"])
 
 
-def _split(line: str) -> tuple[str, list[str]]:
-    """Return a line's keyword, and its words where they matter here, else the rest as one."""
-    keyword, _, rest = line.strip().replace("=", " ", 1).partition(" ")
-    if "\t" in keyword:
-        keyword, _, more = keyword.partition("\t")
-        rest = f"{more} {rest}"
-    keyword = keyword.lower()
-    if keyword.startswith("#"):
-        return "", []
-    if keyword not in {"host", "match", "include", "canonicalizehostname"}:
-        return keyword, [rest.strip()]
-    try:
-        return keyword, shlex.split(rest, comments=True)
-    except ValueError:
-        raise _UnclearError from None
+def _words(line: Line) -> list[str]:
+    if not _ORDINARY.fullmatch(line.rest):
+        raise _UnclearError
+    return line.rest.split()
 
 
 def _checked_criteria(words: list[str]) -> list[str]:

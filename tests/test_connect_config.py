@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import shutil
 import subprocess
 from collections.abc import Mapping
 from contextlib import closing
@@ -102,6 +103,13 @@ class TestSettings:
             "    Ciphers aes256-gcm@openssh.com,aes128-ctr\n"
             "    MACs hmac-sha2-256\n"
             "    KexAlgorithms curve25519-sha256@libssh.org\n"
+            '    KnownHostsCommand /bin/known "%H" %%\n'
+            "    CheckHostIP yes\n"
+            "    FingerprintHash md5\n"
+            "    RequiredRSASize 3072\n"
+            "    PubkeyAcceptedAlgorithms ssh-ed25519,rsa-sha2-512\n"
+            "    RekeyLimit 1G 1h\n"
+            "    SessionType none\n"
         )
         found = effective(config, Node("n1"), {**os.environ, "BASE": "/base"})
         assert found == SshSettings(
@@ -117,6 +125,10 @@ class TestSettings:
             ),
             global_known_hosts=(),
             revoked_host_keys=(Path(f"{HOME}/my revoked keys"),),
+            known_hosts_command='/bin/known "%H" %%',
+            check_host_ip=True,
+            fingerprint_hash="md5",
+            least_rsa_bits=3072,
             strict="accept-new",
             hash_known_hosts=True,
             trust_loopback=False,
@@ -124,6 +136,9 @@ class TestSettings:
             ciphers=("aes256-gcm@openssh.com", "aes128-ctr"),
             macs=("hmac-sha2-256",),
             kex_algorithms=("curve25519-sha256@libssh.org",),
+            public_key_algorithms=("ssh-ed25519", "rsa-sha2-512"),
+            rekey_bytes=1 << 30,
+            rekey_s=3600,
             methods=("password", "publickey"),
             identity_files=(Path(f"{HOME}/my key"), Path("/base/n1-2222")),
             certificate_files=(Path(f"{HOME}/cert.pub"),),
@@ -140,6 +155,7 @@ class TestSettings:
             connect_timeout_s=7.0,
             alive_interval_s=5,
             alive_count_max=2,
+            session_type="none",
         )
         assert found.host_key_name == "gpu"
 
@@ -404,19 +420,73 @@ class TestAskingOnceForMany:
     def test_follows_includes(self, config: Path, tmp_path: Path) -> None:
         (tmp_path / "d").mkdir()
         (tmp_path / "d" / "1.conf").write_text("Host b\n")
-        (tmp_path / "d" / "2.conf").write_text("host = c # why\n")
-        config.write_text(f'Include "{tmp_path}/d/*.conf"\nHost a\n')
+        (tmp_path / "d" / "2.conf").write_text("  # why\nhost = c\n")
+        config.write_text(f"Include {tmp_path}/d/*.conf\nHost a\n")
         blocks = read_host_blocks(config)
         assert blocks
         assert [block.patterns for block in blocks.blocks] == [("b",), ("c",), ("a",)]
 
     @pytest.mark.parametrize(
         "line",
-        ["Match exec true", "Match host a", "CanonicalizeHostname always", "Include %h", 'Host "a'],
+        [
+            *("Match exec true", "Match host a", "CanonicalizeHostname always", "Include %h"),
+            *('Host "a', 'Host "a"', "Host a#b c", "Host a # b", "Host a\\ b", "Host 'a b'"),
+            *(
+                '"Host" a',
+                "Host\x0ba",
+                "Host a\u00a0b",
+                "Host == a",
+                "\x0cHost a",
+                "Host=",
+                "Hos-t a",
+            ),
+        ],
     )
     def test_claims_nothing_where_more_could_matter(self, config: Path, line: str) -> None:
         config.write_text(f"{line}\n")
         assert read_host_blocks(config) is None
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            *("lab#1 gpu3", "lab #1 gpu3", "#gpu3 gpu1", '"gpu3"', "'gpu1' gpu3", '"gpu1 gpu3"'),
+            *("lab\\ gpu3", "gpu1\rgpu3", "gpu1\x0bgpu3", "gpu1\u00a0gpu3", "gpu1\u2028Host gpu3"),
+            *("gpu1\u0085gpu3", "=gpu3", "gpu1=gpu3", "gpu?#x *3", 'lab"#1" gpu3'),
+        ],
+    )
+    def test_gives_the_same_whatever_stands_in_a_host_line(self, config: Path, words: str) -> None:
+        config.write_text(
+            f"Host {words}\n    HostName 10.9.9.9\n    StrictHostKeyChecking yes\n"
+            "Host *\n    StrictHostKeyChecking no\n"
+        )
+        together = SshConfig(config)
+        for name in ("gpu1", "gpu2", "gpu3", "gpu4", "gpu5"):
+            try:
+                asked = SshConfig(config).settings(Node(name))
+            except BadValueError:
+                with pytest.raises(BadValueError):
+                    together.settings(Node(name))
+            else:
+                assert together.settings(Node(name)) == asked
+
+    def test_asks_for_each_where_ssh_reads_a_file_that_is_not_known(
+        self, config: Path, tmp_path: Path
+    ) -> None:
+        """An ssh of another build has its system-wide config elsewhere."""
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.write_text(f"Host n3\n    Port 7\nHost *\nInclude {config}\n")
+        ssh = tmp_path / "ssh"
+        real = shutil.which("ssh")
+        ssh.write_text(
+            f'#!/bin/sh\nexec {real} -F {elsewhere} "$@"\n'.replace(
+                '"$@"', "$(echo \"$@\" | sed 's/-F [^ ]*//')"
+            )
+        )
+        ssh.chmod(0o755)
+        config.write_text("User u\n")
+        found = SshConfig(config, {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+        ports = [found.settings(Node(f"n{number}")).port for number in range(5)]
+        assert ports == [22, 22, 22, 7, 22]
 
 
 PATTERNS = st.lists(st.text("ab.*?!", min_size=1, max_size=4), min_size=1, max_size=4).filter(

@@ -17,11 +17,13 @@ from slurm_adapter.cluster import Node
 from slurm_adapter.remote.transport.algorithms import order_key_types
 from slurm_adapter.remote.transport.connect_all import connect_all
 from slurm_adapter.remote.transport.connect_error import ConnectError
-from slurm_adapter.remote.transport.host_keys import fingerprint, judge
-from slurm_adapter.remote.transport.known_hosts import KnownHosts, known_hosts_line
+from slurm_adapter.remote.transport.known_hosts import (
+    KnownHosts,
+    fingerprint,
+    known_hosts_line,
+)
 from slurm_adapter.remote.transport.revoked import RevokedKeys
-from slurm_adapter.remote.transport.ssh_config import SshConfig
-from slurm_adapter.remote.transport.ssh_settings import SshSettings
+from slurm_adapter.remote.transport.shown_key import judge
 from slurm_adapter.remote.transport.unreachable import UnreachableError
 
 pytestmark = pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd())
@@ -346,13 +348,6 @@ class TestRevokedHostKeys:
             RevokedKeys(path).hold("ssh-ed25519", base64.b64decode(KEY))
 
 
-def settings_of(tmp_path: Path, known_hosts: Path, node: Node, **more: str) -> SshSettings:
-    config = tmp_path / "config"
-    lines = {"UserKnownHostsFile": str(known_hosts), "GlobalKnownHostsFile": "none", **more}
-    config.write_text("".join(f"{key} {value}\n" for key, value in lines.items()))
-    return SshConfig(config).settings(node)
-
-
 class TestJudge:
     @pytest.mark.parametrize(
         ("content", "kind"),
@@ -385,8 +380,8 @@ class TestJudge:
                 ed=f"ssh-ed25519 {KEY}", other=f"ssh-ed25519 {OTHER}", rsa=rsa, ed_blob=KEY
             )
         )
-        found = settings_of(tmp_path, path, Node("n1"))
-        assert judge(KnownHosts([path]), found, "ssh-ed25519", blob(KEY)).kind == kind
+        keys = KnownHosts([path]).keys("n1")
+        assert judge(keys, "ssh-ed25519", blob(KEY)).kind == kind
 
     def test_orders_the_types_that_are_known_first(self, tmp_path: Path, rsa: str) -> None:
         path = tmp_path / "known_hosts"

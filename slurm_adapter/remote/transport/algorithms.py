@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slurm_adapter.remote.transport.connect_error import ConnectError
+from slurm_adapter.remote.transport.patterns import matches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 # What a known key of a type lets the server sign with.
 _SIGNATURES = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
+_CERTIFIED = "-cert-v01@openssh.com"
 
 
 def restrict_algorithms(
@@ -37,6 +39,27 @@ def restrict_algorithms(
     options.ciphers = tuple(sorted(ciphers, key=lambda name: "-gcm" not in name))
     options.digests = _allowed("MACs", options.digests, settings.macs)
     options.kex = _allowed("KexAlgorithms", options.kex, settings.kex_algorithms)
+
+
+def may_sign(kind: str, settings: SshSettings) -> bool:
+    """Say whether a key of the user's of some type may log in."""
+    return any(_accepted(name, settings) for name in _signatures(kind))
+
+
+def forbidden_signatures(settings: SshSettings) -> dict[str, list[str]]:
+    """Return what no key of the user's may sign with, as the library takes it."""
+    names = [name for name in _SIGNATURES["ssh-rsa"] if not _accepted(name, settings)]
+    return {"pubkeys": [name for name in names if not _accepted(name + _CERTIFIED, settings)]}
+
+
+def _signatures(kind: str) -> list[str]:
+    plain = kind.removesuffix(_CERTIFIED)
+    return [name + kind[len(plain) :] for name in _SIGNATURES.get(plain, (plain,))]
+
+
+def _accepted(name: str, settings: SshSettings) -> bool:
+    patterns = settings.public_key_algorithms
+    return not patterns or any(matches(pattern, name) for pattern in patterns)
 
 
 def order_key_types(

@@ -16,7 +16,10 @@ import fabric
 import paramiko
 
 from slurm_adapter.errors import BadValueError
-from slurm_adapter.remote.transport.algorithms import restrict_algorithms
+from slurm_adapter.remote.transport.algorithms import (
+    forbidden_signatures,
+    restrict_algorithms,
+)
 from slurm_adapter.remote.transport.auth import Authenticator
 from slurm_adapter.remote.transport.connect_error import ConnectError
 from slurm_adapter.remote.transport.fabric_connection import FabricConnection
@@ -79,7 +82,7 @@ class Connector:
             ConnectError: it cannot be reached; `again` says whether another attempt may help.
             BadValueError: its name or the ssh config is broken.
         """
-        return self._open(node, None)
+        return self._open(node, None, is_jump=False)
 
     def close(self) -> None:
         """Let go of what was only needed for opening; connections stay open."""
@@ -96,9 +99,17 @@ class Connector:
         for one in sockets:
             _shut(one)
 
-    def _open(self, node: Node, jumps: tuple[Node, ...] | None) -> FabricConnection:
+    def _open(
+        self, node: Node, jumps: tuple[Node, ...] | None, *, is_jump: bool
+    ) -> FabricConnection:
         """Open a node; `jumps` stand in for what its own ProxyJump says, where given."""
         settings = self._config.settings(node)
+        if settings.session_type != "default" and not is_jump:
+            raise BadValueError(
+                f"the ssh config says SessionType {settings.session_type} for {node.name}:"
+                " ssh would run no command there",
+                "Take it out for this host, or the host out of the list.",
+            )
         limit_s = min(settings.connect_timeout_s, self._longest_s)
         settings = replace(settings, connect_timeout_s=limit_s)
         jumps = jump_hosts(settings.proxy_jump) if jumps is None else jumps
@@ -110,6 +121,7 @@ class Connector:
                 undo.callback(_close, sock)
                 connection = self._log_in(settings, sock, undo, direct=not jumps)
             connection.transport.keep_alive(settings.alive_interval_s, settings.alive_count_max)
+            connection.transport.renew_keys(settings.rekey_bytes, settings.rekey_s)
             return FabricConnection(node, connection, undo.pop_all().close)
 
     def _socket(self, settings: SshSettings, jumps: tuple[Node, ...], undo: ExitStack) -> Any:
@@ -126,7 +138,9 @@ class Connector:
             if jumps not in self._jump_hosts:
                 # The first is reached as its own settings say, each other from the one before.
                 before = jumps[:-1] or None
-                self._jump_hosts[jumps] = JumpHost(partial(self._open, jumps[-1], before))
+                self._jump_hosts[jumps] = JumpHost(
+                    partial(self._open, jumps[-1], before, is_jump=True)
+                )
             return self._jump_hosts[jumps]
 
     def _log_in_by_proxy(self, settings: SshSettings, undo: ExitStack) -> fabric.Connection:
@@ -146,7 +160,7 @@ class Connector:
     def _log_in(
         self, settings: SshSettings, sock: Any, undo: ExitStack, *, direct: bool
     ) -> fabric.Connection:
-        known = self._host_keys.known(settings).keys(settings.host_key_name)
+        known = self._host_keys.known_types(settings)
         login = Authenticator(settings, self._keys, self.terminal)
 
         def transport(sock: Any, **options: Any) -> Transport:
@@ -167,6 +181,7 @@ class Connector:
                 "banner_timeout": settings.connect_timeout_s,
                 "channel_timeout": settings.connect_timeout_s,
                 "transport_factory": transport,
+                "disabled_algorithms": forbidden_signatures(settings),
                 "auth_strategy": login,
             },
         )

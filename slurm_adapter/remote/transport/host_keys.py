@@ -2,85 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import ipaddress
 import os
 import threading
-from base64 import b64encode
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from slurm_adapter.quoting import shell_words
 from slurm_adapter.remote.transport.connect_error import ConnectError, TurnedAwayError
 from slurm_adapter.remote.transport.known_hosts import (
-    AUTHORITY,
-    REVOKED,
     KnownHosts,
     KnownKey,
+    fingerprint,
     known_hosts_line,
+    rsa_bits,
 )
+from slurm_adapter.remote.transport.known_hosts_command import BY_COMMAND, keys_by_command
 from slurm_adapter.remote.transport.prompts import NoTerminalError
 from slurm_adapter.remote.transport.revoked import RevokedKeys
+from slurm_adapter.remote.transport.shown_key import ShownKey, judge
+from slurm_adapter.remote.transport.ssh_settings import bracketed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
+    from slurm_adapter.remote.transport.known_hosts_command import Why
     from slurm_adapter.remote.transport.prompts import Terminal
+    from slurm_adapter.remote.transport.shown_key import KeyVerdict
     from slurm_adapter.remote.transport.ssh_settings import SshSettings
 
 _SSH_PORT = 22
-_KIND_NAMES = {"ssh-ed25519": "ED25519", "ssh-rsa": "RSA"}
-
-
-@dataclass(frozen=True)
-class KeyVerdict:
-    """What the known_hosts files say about a key that a host has shown."""
-
-    kind: Literal["known", "unknown", "changed", "revoked"]
-    line: KnownKey | None = None
-    """The line that decided, where one did."""
-    authority: bool = False
-    """Whether some authority's certificates would be accepted; they cannot be verified here."""
-
-
-def judge(known: KnownHosts, settings: SshSettings, kind: str, blob: bytes) -> KeyVerdict:
-    """Compare a key with what is known of the host, as OpenSSH does.
-
-    Args:
-        known: the user's and the system's files.
-        settings: of the host.
-        kind: the key's type, e.g. `ssh-ed25519`.
-        blob: the key as it goes over the wire, type included.
-    """
-    keys = known.keys(settings.host_key_name)
-    verdict = _judge(keys, kind, blob)
-    if verdict.kind == "unknown" and settings.host_key_alias is None and settings.port != _SSH_PORT:
-        # ssh, too, takes a key that is known for the host without a port.
-        other = _judge(known.keys(settings.hostname), kind, blob)
-        if other.kind in {"known", "revoked"}:
-            return other
-    return verdict
-
-
-def _judge(keys: Sequence[KnownKey], kind: str, blob: bytes) -> KeyVerdict:
-    same = [key for key in keys if key.blob == blob]
-    for key in same:
-        if key.marker == REVOKED:
-            return KeyVerdict("revoked", key)
-    for key in same:
-        if not key.marker:
-            return KeyVerdict("known", key)
-    plain = [key for key in keys if not key.marker]
-    if plain:
-        return KeyVerdict("changed", next((key for key in plain if key.kind == kind), plain[0]))
-    return KeyVerdict("unknown", authority=any(key.marker == AUTHORITY for key in keys))
-
-
-def fingerprint(blob: bytes) -> str:
-    """Return a key's fingerprint as ssh shows it."""
-    return "SHA256:" + b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
 
 
 class HostKeys:
@@ -101,6 +51,18 @@ class HostKeys:
                 self._read[files] = KnownHosts(files)
             return self._read[files]
 
+    def known_types(self, settings: SshSettings) -> tuple[KnownKey, ...]:
+        """Return the keys known for a host, by whose types a server is asked for one of its."""
+        return self._keys(settings, settings.host_key_name, "ORDER", None)
+
+    def _keys(
+        self, settings: SshSettings, name: str, why: Why, shown: ShownKey | None
+    ) -> tuple[KnownKey, ...]:
+        """Return what files, and a command, know under a name."""
+        key = None if shown is None else (shown.kind, shown.blob)
+        by_command = keys_by_command(settings, why, name, key, self._say)
+        return (*self.known(settings).keys(name), *by_command)
+
     def accept(
         self, settings: SshSettings, kind: str, blob: bytes, address: str | None = None
     ) -> bool:
@@ -118,39 +80,85 @@ class HostKeys:
         Raises:
             ConnectError: the key is not accepted.
         """
-        name = settings.host_key_name
-        shown = f"{name} shows {_kind_name(kind)} {fingerprint(blob)}"
+        shown = ShownKey(settings, kind, blob, address)
+        bits = rsa_bits(blob)
+        if bits is not None and bits < settings.least_rsa_bits:
+            raise _too_short(shown, bits)
         for path in settings.revoked_host_keys:
             if self._revoked_keys(path).hold(kind, blob):
                 raise _revoked(shown, str(path))
-        if (
-            settings.trust_loopback
-            and settings.host_key_alias is None
-            and address is not None
-            and ipaddress.ip_address(address).is_loopback
-        ):
+        if settings.trust_loopback and settings.host_key_alias is None and shown.is_local:
             return True
-        verdict = judge(self.known(settings), settings, kind, blob)
-        if verdict.kind == "known":
-            return True
+        verdict = judge(self._keys(settings, settings.host_key_name, "HOSTNAME", shown), kind, blob)
         if verdict.kind == "revoked":
             raise _revoked(shown, _place(verdict.line))
         if verdict.kind == "changed":
-            if settings.strict != "no":
-                raise TurnedAwayError(
-                    "the host key has changed",
-                    "If that is right, take the old one away with"
-                    f" `{_removal(verdict.line, name)}`, connect once with `{_ssh(settings)}`"
-                    " and compare; otherwise somebody may be listening in.",
-                    detail=f"{shown}, not the one in {_place(verdict.line)}",
-                )
-            self._say(
-                f"{shown}, not the one in {_place(verdict.line)}; StrictHostKeyChecking is off"
-            )
-            return False
-        self._accept_new(settings, verdict, shown)
-        self._add(settings, kind, blob)
+            return self._accept_changed(shown, verdict)
+        by_address = self._by_address(shown)
+        if verdict.kind == "unknown" and not self._known_without_port(shown):
+            self._accept_new(shown, verdict)
+            self._add(shown, settings.host_key_name, by_address)
+        elif verdict.line is not None and not _is_command(verdict.line):
+            self._add(shown, None, by_address)
+        self._check_address(shown, by_address)
         return True
+
+    def _by_address(self, shown: ShownKey) -> KeyVerdict | None:
+        """Return what is known of the host's address (CheckHostIP); None where it is not asked."""
+        name = shown.address_name(shown.settings.port)
+        if name is None:
+            return None
+        return judge(self._keys(shown.settings, name, "ADDRESS", shown), shown.kind, shown.blob)
+
+    def _known_without_port(self, shown: ShownKey) -> bool:
+        """Say whether a key is known for the host without a port: ssh, too, takes that one."""
+        settings = shown.settings
+        if settings.host_key_alias is not None or settings.port == _SSH_PORT:
+            return False
+        known = self.known(settings)
+        verdict = judge(known.keys(settings.hostname), shown.kind, shown.blob)
+        if verdict.kind == "revoked":
+            raise _revoked(shown, _place(verdict.line))
+        if verdict.kind != "known":
+            return False
+        address = shown.address_name(_SSH_PORT)
+        if address is not None:
+            self._check_address(shown, judge(known.keys(address), shown.kind, shown.blob))
+        return True
+
+    def _check_address(self, shown: ShownKey, by_address: KeyVerdict | None) -> None:
+        """Refuse a key that is not the one known for the host's address."""
+        if by_address is None or by_address.kind not in {"changed", "revoked"}:
+            return
+        if by_address.kind == "revoked":
+            raise _revoked(shown, _place(by_address.line))
+        strict = shown.settings.strict
+        told = f"{shown.words}, not the one for {shown.address} in {_place(by_address.line)}"
+        if strict == "no":
+            self._say(f"{told}; StrictHostKeyChecking is off")
+            return
+        if strict == "ask" and self._confirmed(shown, f"{told}.\n"):
+            return
+        raise TurnedAwayError(
+            "the host key is not the one of its address (CheckHostIP)",
+            "If that is right, take the address's old key away with"
+            f" `{_removal(by_address.line, bracketed(shown.address or '', shown.settings.port))}`;"
+            " otherwise somebody may be listening in.",
+            detail=told,
+        )
+
+    def _accept_changed(self, shown: ShownKey, verdict: KeyVerdict) -> bool:
+        told = f"{shown.words}, not the one in {_place(verdict.line)}"
+        if shown.settings.strict != "no":
+            raise TurnedAwayError(
+                "the host key has changed",
+                "If that is right, take the old one away with"
+                f" `{_removal(verdict.line, shown.settings.host_key_name)}`, connect once with"
+                f" `{_ssh(shown.settings)}` and compare; otherwise somebody may be listening in.",
+                detail=told,
+            )
+        self._say(f"{told}; StrictHostKeyChecking is off")
+        return False
 
     def _revoked_keys(self, path: Path) -> RevokedKeys:
         with self._lock:
@@ -158,55 +166,73 @@ class HostKeys:
                 self._revoked[path] = RevokedKeys(path)
             return self._revoked[path]
 
-    def _accept_new(self, settings: SshSettings, verdict: KeyVerdict, shown: str) -> None:
-        if settings.strict in {"no", "accept-new"}:
-            return
-        if settings.strict == "ask" and not settings.batch:
-            with contextlib.suppress(NoTerminalError):
-                if self._confirmed(settings, shown):
+    def _accept_new(self, shown: ShownKey, verdict: KeyVerdict) -> None:
+        settings = shown.settings
+        if shown.can_be_learned:
+            if settings.strict in {"no", "accept-new"}:
+                return
+            if settings.strict == "ask":
+                question = (
+                    f"The authenticity of {settings.name} cannot be established:\n{shown.words}.\n"
+                )
+                if self._confirmed(shown, question):
                     return
-                raise TurnedAwayError("you did not accept the host key", detail=shown)
-        authority = (
-            "; its @cert-authority line does not help: certificates cannot be verified here"
-            if verdict.authority
-            else ""
-        )
+        why = "" if shown.can_be_learned else "; no known_hosts file can have it"
+        if verdict.authority:
+            why += "; its @cert-authority line does not help: certificates cannot be verified here"
         raise TurnedAwayError(
             "the host key is not known",
             f"Connect once with `{_ssh(settings)}` and compare the fingerprint, or add it with"
             f" `{_keyscan(settings)}` once you have.",
-            detail=f"{shown}{authority}",
+            detail=f"{shown.words}{why}",
         )
 
-    def _confirmed(self, settings: SshSettings, shown: str) -> bool:
-        with self._terminal.turn():
-            prompt = (
-                f"The authenticity of {settings.name} cannot be established:\n{shown}.\n"
-                "Continue connecting (yes/no/[fingerprint])? "
-            )
-            while True:
-                answer = self._terminal.ask(prompt, echo=True).strip()
-                if answer.lower() in {"yes", "no"}:
-                    return answer.lower() == "yes"
-                if answer.startswith("SHA256:"):
-                    return answer == shown.rpartition(" ")[2]
-                prompt = "Please type 'yes', 'no' or the fingerprint: "
+    def _confirmed(self, shown: ShownKey, question: str) -> bool:
+        """Ask; false where nobody can be asked.
 
-    def _add(self, settings: SshSettings, kind: str, blob: bytes) -> None:
-        if not settings.user_known_hosts:
+        Raises:
+            ConnectError: the answer was no.
+        """
+        if shown.settings.batch:
+            return False
+        try:
+            with self._terminal.turn():
+                if self._answer_is_yes(shown, question):
+                    return True
+        except NoTerminalError:
+            return False
+        raise TurnedAwayError("you did not accept the host key", detail=shown.words)
+
+    def _answer_is_yes(self, shown: ShownKey, question: str) -> bool:
+        prompt = f"{question}Continue connecting (yes/no/[fingerprint])? "
+        while True:
+            answer = self._terminal.ask(prompt, echo=True).strip()
+            if answer.lower() in {"yes", "no"}:
+                return answer.lower() == "yes"
+            if answer.startswith("SHA256:"):
+                return answer == fingerprint(shown.blob)
+            prompt = "Please type 'yes', 'no' or the fingerprint: "
+
+    def _add(self, shown: ShownKey, name: str | None, by_address: KeyVerdict | None) -> None:
+        """Learn a key under a name, and under the address where nothing is known of that."""
+        names = [] if name is None else [name]
+        address = shown.address_name(shown.settings.port)
+        if address is not None and by_address is not None and by_address.kind == "unknown":
+            names.append(address)
+        if not names or not shown.can_be_learned:
             return
-        path = settings.user_known_hosts[0]
-        name = settings.host_key_name
-        line = known_hosts_line(
-            name, kind, blob, os.urandom(20) if settings.hash_known_hosts else None
-        )
-        known = self.known(settings)
+        path = shown.settings.user_known_hosts[0]
+        hashed = shown.settings.hash_known_hosts
+        known = self.known(shown.settings)
         with self._lock:
-            known.add(name, KnownKey(kind, blob, "", path, 0))
+            for one in names:
+                known.add(one, KnownKey(shown.kind, shown.blob, "", path, 0))
             try:
-                _append(path, line)
+                for one in names if hashed else [",".join(names)]:
+                    salt = os.urandom(20) if hashed else None
+                    _append(path, known_hosts_line(one, shown.kind, shown.blob, salt))
             except OSError as error:
-                self._say(f"cannot add the host key of {name} to {path}: {error.strerror}")
+                self._say(f"cannot add the host key of {names[0]} to {path}: {error.strerror}")
 
 
 def _append(path: Path, line: str) -> None:
@@ -222,16 +248,26 @@ def _append(path: Path, line: str) -> None:
         file.write(line.encode(errors="surrogateescape"))
 
 
-def _kind_name(kind: str) -> str:
-    return _KIND_NAMES.get(kind, "ECDSA" if kind.startswith("ecdsa-") else kind)
-
-
-def _revoked(shown: str, place: str) -> ConnectError:
+def _revoked(shown: ShownKey, place: str) -> ConnectError:
     return TurnedAwayError(
         "the host key is revoked",
         "Do not connect to it: ask whoever runs that machine.",
-        detail=f"{shown}, see {place}",
+        detail=f"{shown.words}, see {place}",
     )
+
+
+def _too_short(shown: ShownKey, bits: int) -> ConnectError:
+    return TurnedAwayError(
+        f"the host key is too short: {bits} bits",
+        "Have that machine get a longer one (ssh-keygen -A), or show another type"
+        " (HostKeyAlgorithms).",
+        detail=f"{shown.words}; RequiredRSASize is {shown.settings.least_rsa_bits}",
+    )
+
+
+def _is_command(line: KnownKey) -> bool:
+    """Say whether it is none of a file's."""
+    return str(line.path).startswith(BY_COMMAND)
 
 
 def _place(line: KnownKey | None) -> str:

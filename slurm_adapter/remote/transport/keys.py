@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import copy
+import os
+import stat
 import struct
 import threading
 from dataclasses import dataclass
@@ -12,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import paramiko
 
-from slurm_adapter.remote.transport.host_keys import fingerprint
+from slurm_adapter.remote.transport.algorithms import may_sign
+from slurm_adapter.remote.transport.known_hosts import fingerprint, rsa_bits
 from slurm_adapter.remote.transport.paramiko_hooks import SshAgent
 from slurm_adapter.remote.transport.prompts import NoTerminalError
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from slurm_adapter.remote.transport.ssh_settings import SshSettings
 
 _CERTIFICATE = "-cert.pub"
+_OTHERS = 0o077
 _NEW_FORMAT = b"openssh-key-v1\0"
 
 
@@ -47,13 +51,23 @@ class KeyRing:
     def identities(self, settings: SshSettings, problems: list[str]) -> Iterator[Identity]:
         """Yield the keys to try for a host in ssh's order; files are opened as they come up.
 
+        Those that its config forbids are left out.
+
         Agent keys that an identity file names come first, then the agent's others (unless
         IdentitiesOnly), then the files' own.
 
         Args:
             settings: of the host.
-            problems: gets a line for each identity file that cannot be used.
+            problems: gets a line for each that cannot be used.
         """
+        for identity in self._all(settings, problems):
+            why_not = _forbidden(identity.key, settings)
+            if why_not:
+                problems.append(f"{identity.label} {why_not}")
+            else:
+                yield identity
+
+    def _all(self, settings: SshSettings, problems: list[str]) -> Iterator[Identity]:
         held = self._held_by(settings.identity_agent)
         files = [path for path in settings.identity_files if _exists(path)]
         public = {path: _public_blob(path) for path in files} if held else {}
@@ -106,6 +120,10 @@ class KeyRing:
 
     def _open(self, path: Path, settings: SshSettings) -> paramiko.PKey | str:
         try:
+            found = path.stat()
+            if found.st_uid == os.getuid() and found.st_mode & _OTHERS:
+                mode = stat.S_IMODE(found.st_mode)
+                return f"{path} is open to others (mode {mode:03o}): chmod 600 it"
             return paramiko.PKey.from_path(path)
         except (TypeError, paramiko.PasswordRequiredException):
             return self._unlock(path, settings)
@@ -126,6 +144,17 @@ class KeyRing:
         except NoTerminalError:
             return f"{path} is encrypted, and there is no terminal to ask at (use ssh-add)"
         return f"{path} is encrypted, and no passphrase given opened it"
+
+
+def _forbidden(key: paramiko.PKey, settings: SshSettings) -> str:
+    """Return why the ssh config does not let a key be used, empty where it does."""
+    bits = rsa_bits(key.asbytes())
+    if bits is not None and bits < settings.least_rsa_bits:
+        return f"has {bits} bits, and RequiredRSASize is {settings.least_rsa_bits}"
+    kind = key.get_name() if key.public_blob is None else key.public_blob.key_type
+    if not may_sign(kind, settings):
+        return f"is {kind}, which PubkeyAcceptedAlgorithms does not have"
+    return ""
 
 
 def _exists(path: Path) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import hmac
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,8 @@ AUTHORITY = "@cert-authority"
 _HASHED = "|1|"
 _SALT_BYTES = 20
 _FIELDS = 3
+_RSA_FIELDS = 3
+_BLANKS = re.compile("[ \t]+")
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,13 @@ class KnownHosts:
         for path in files:
             self._read(path)
 
+    @classmethod
+    def of_text(cls, text: bytes, name: Path) -> KnownHosts:
+        """Return what stands in a text that is no file, and what to call it."""
+        known = cls(())
+        known._take(text, name)
+        return known
+
     def keys(self, name: str) -> tuple[KnownKey, ...]:
         """Return the keys known for a host, `[host]:port` where the port is not 22."""
         # ssh, too, takes a hashed name to the letter; it asks in lower case.
@@ -67,11 +78,15 @@ class KnownHosts:
 
     def _read(self, path: Path) -> None:
         try:
-            text = path.read_bytes().decode(errors="surrogateescape")
+            text = path.read_bytes()
         except OSError:
             return  # a file that is not there knows nobody, as with ssh
-        for number, line in enumerate(text.split("\n"), 1):
-            fields = line.split(None, 4)
+        self._take(text, path)
+
+    def _take(self, text: bytes, path: Path) -> None:
+        lines = text.decode(errors="surrogateescape").split("\n")
+        for number, line in enumerate(lines, 1):
+            fields = [field.rstrip("\r") for field in _BLANKS.split(line.strip(" \t"), 4)]
             marker = fields.pop(0) if fields and fields[0] in {REVOKED, AUTHORITY} else ""
             if len(fields) < _FIELDS or fields[0].startswith(("#", "@")):
                 continue
@@ -109,7 +124,29 @@ def key_blob(kind: str, text: str) -> bytes | None:
     except (binascii.Error, ValueError):
         return None
     named = kind.encode(errors="surrogateescape")
-    return blob if blob[4 : 4 + len(named)] == named else None
+    return blob if blob.startswith(len(named).to_bytes(4, "big") + named) else None
+
+
+def fingerprint(blob: bytes, algorithm: str = "sha256") -> str:
+    """Return a key's fingerprint as ssh shows it."""
+    if algorithm == "md5":
+        return "MD5:" + hashlib.md5(blob, usedforsecurity=False).digest().hex(":")
+    return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+
+
+def rsa_bits(blob: bytes) -> int | None:
+    """Return the length of an RSA key, None for one of another type."""
+    fields: list[bytes] = []
+    place = 0
+    while place < len(blob) and len(fields) < _RSA_FIELDS + 1:
+        length = int.from_bytes(blob[place : place + 4], "big")
+        fields.append(blob[place + 4 : place + 4 + length])
+        place += 4 + length
+    if not fields or not fields[0].startswith(b"ssh-rsa"):
+        return None
+    # The exponent, then the modulus; a certificate has a nonce before them.
+    modulus = fields[_RSA_FIELDS if b"-cert-" in fields[0] else _RSA_FIELDS - 1 :][:1]
+    return int.from_bytes(b"".join(modulus), "big").bit_length()
 
 
 def _hash_parts(text: str) -> tuple[bytes, bytes] | None:

@@ -139,6 +139,15 @@ class Transport(paramiko.Transport):  # type: ignore[misc]
         self.packetizer.keep_alive(self._ask, interval_s, most_unanswered)
         self.sock.settimeout(min(_IDLE_POLL_S, interval_s / 2))
 
+    def renew_keys(self, most_bytes: int, most_s: int) -> None:
+        """From now on, exchange new keys after so much: there is no public way to say when.
+
+        Args:
+            most_bytes: either way; 0: as many as is usual.
+            most_s: seconds; 0: whenever.
+        """
+        self.packetizer.renew_keys(most_bytes, most_s)
+
     def _ask(self) -> None:
         """Ask for an answer; `global_request` would wait for it, in the thread that reads it."""
         if not self.clear_to_send.is_set():
@@ -153,6 +162,8 @@ class Transport(paramiko.Transport):  # type: ignore[misc]
 class _Packets(Packetizer):  # type: ignore[misc]
     """Reads and writes messages; sees each before the transport does."""
 
+    REKEY_BYTES: int
+
     def __init__(self, sock: Any) -> None:
         super().__init__(sock)
         self.farewell = ""
@@ -164,6 +175,23 @@ class _Packets(Packetizer):  # type: ignore[misc]
         self._most_unanswered = 0
         self._unanswered = 0
         self._next_question = 0.0
+        self._keys_last_s = 0
+        self._keys_made_s = time.monotonic()
+
+    def renew_keys(self, most_bytes: int, most_s: int) -> None:
+        """See `Transport.renew_keys`."""
+        self.REKEY_BYTES = min(most_bytes or self.REKEY_BYTES, self.REKEY_BYTES)
+        self._keys_last_s = most_s
+
+    def need_rekey(self) -> bool:
+        """Say whether new keys are due; asked after each message, heartbeats among them."""
+        too_old = self._keys_last_s and time.monotonic() - self._keys_made_s > self._keys_last_s
+        return bool(too_old or super().need_rekey())
+
+    def set_outbound_cipher(self, *cipher: Any, **more: Any) -> None:
+        """Take new keys into use."""
+        super().set_outbound_cipher(*cipher, **more)
+        self._keys_made_s = time.monotonic()
 
     def read_message(self) -> tuple[int, Any]:
         """Return the next message.

@@ -13,19 +13,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from slurm_adapter.cluster import Node
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
-from slurm_adapter.remote.transport.host_blocks import read_host_blocks
+from slurm_adapter.remote.transport.host_blocks import read_host_blocks, where_set
+from slurm_adapter.remote.transport.ssh_options import check_options
 from slurm_adapter.remote.transport.ssh_settings import parse_options, read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from slurm_adapter.cluster import Node
     from slurm_adapter.remote.transport.host_blocks import HostBlocks
     from slurm_adapter.remote.transport.ssh_settings import SshSettings
 
 CONFIG_VARIABLE = "SLURM_ADAPTER_SSH_CONFIG"
 _LIMIT_S = 30.0
+_READING = "debug1: Reading configuration data "
 _Options = dict[str, list[str]]
 
 
@@ -47,6 +49,8 @@ class SshConfig:
         self._lock = threading.Lock()
         self._blocks: HostBlocks | None = None
         self._blocks_read = False
+        self._all_read: bool | None = None
+        self._without_config: _Options | None = None
         self._groups: dict[object, _Group] = {}
 
     def settings(self, node: Node) -> SshSettings:
@@ -59,6 +63,7 @@ class SshConfig:
         """
         check_host_name(node.name)
         options = self._options(node)
+        check_options(node.name, options, self._defaults, partial(where_set, self._file))
         if node.address is not None:
             options = {**options, "hostname": [node.address]}
         return read_settings(node.name, options, self._environment)
@@ -79,15 +84,44 @@ class SshConfig:
             if answer is None and not group.learned:
                 answer = self._ask(node)
                 group.learn(host, answer)
-        return self._ask(node) if answer is None else answer
+        return self._ask(node) if answer is None or not self._is_all(blocks, node) else answer
+
+    def _is_all(self, blocks: HostBlocks, node: Node) -> bool:
+        """Say whether ssh reads no file but those in which the blocks were found."""
+        with self._lock:
+            if self._all_read is None:
+                said = self._run(node, "-v").stderr.decode("latin-1").splitlines()
+                read = [line.removeprefix(_READING) for line in said if line.startswith(_READING)]
+                self._all_read = bool(read) and {*map(os.path.realpath, read)} <= blocks.files
+            return self._all_read
+
+    def _defaults(self) -> _Options:
+        """Return what ssh does without any config."""
+        with self._lock:
+            if self._without_config is None:
+                done = self._run(Node("host"), file="none")
+                self._without_config = parse_options(done.stdout.decode(errors="surrogateescape"))
+            return self._without_config
 
     def _ask(self, node: Node) -> _Options:
-        words = ["ssh", "-G"]
-        words += ["-F", str(self._file)] if self._file is not None else []
+        done = self._run(node)
+        if done.returncode != 0:
+            raise BadValueError(
+                f"ssh does not take its config: {_complaint(done.stderr)}",
+                f"Correct that; `ssh -G {node.name}` shows whether it worked.",
+            )
+        return parse_options(done.stdout.decode(errors="surrogateescape"))
+
+    def _run(
+        self, node: Node, *more: str, file: Path | str | None = None
+    ) -> subprocess.CompletedProcess[bytes]:
+        file = self._file if file is None else file
+        words = ["ssh", "-G", *more]
+        words += ["-F", str(file)] if file is not None else []
         words += ["-p", str(node.port)] if node.port is not None else []
         words += ["-l", node.user] if node.user is not None else []
         try:
-            done = subprocess.run(
+            return subprocess.run(
                 [*words, "--", node.name],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -105,12 +139,6 @@ class SshConfig:
                 "ssh does not come to an end reading its config",
                 f"A `Match exec` in it may hang: run `ssh -G {node.name}` to see.",
             ) from error
-        if done.returncode != 0:
-            raise BadValueError(
-                f"ssh does not take its config: {_complaint(done.stderr)}",
-                f"Correct that; `ssh -G {node.name}` shows whether it worked.",
-            )
-        return parse_options(done.stdout.decode(errors="surrogateescape"))
 
 
 class _Host(NamedTuple):

@@ -19,6 +19,8 @@ _DEFAULT_METHODS = (
     *("gssapi-with-mic", "hostbased", "publickey"),
     *("keyboard-interactive", "password"),
 )
+# Shorter ones no ssh takes.
+_LEAST_RSA_BITS = 1024
 _YES = ("yes", "true", "unbound", "host-bound")
 
 
@@ -37,6 +39,14 @@ class SshSettings:
     global_known_hosts: tuple[Path, ...]
     revoked_host_keys: tuple[Path, ...]
     """Files of keys that no host may show."""
+    known_hosts_command: str | None
+    """What prints more lines of known_hosts, as it is written."""
+    check_host_ip: bool
+    """Whether a key is looked up by the host's address, too."""
+    fingerprint_hash: str
+    """`sha256` or `md5`."""
+    least_rsa_bits: int
+    """No RSA key may be shorter, neither the host's nor the user's."""
     strict: str
     """StrictHostKeyChecking: `yes`, `ask`, `accept-new` or `no`."""
     hash_known_hosts: bool
@@ -46,6 +56,12 @@ class SshSettings:
     ciphers: tuple[str, ...]
     macs: tuple[str, ...]
     kex_algorithms: tuple[str, ...]
+    public_key_algorithms: tuple[str, ...]
+    """Patterns of the signatures that the user's keys may make; empty: any."""
+    rekey_bytes: int
+    """So many bytes, and the connection's keys are renewed; 0: as many as is usual."""
+    rekey_s: int
+    """So many seconds, likewise; 0: whenever."""
     methods: tuple[str, ...]
     """Ways to log in that may be tried, the preferred one first."""
     identity_files: tuple[Path, ...]
@@ -70,6 +86,8 @@ class SshSettings:
     """Seconds without a word from the node after which it is asked for one."""
     alive_count_max: int
     """Unanswered questions after which the connection is lost."""
+    session_type: str
+    """SessionType: what ssh would open there is a command (`default`), a subsystem or nothing."""
 
     @property
     def host_key_name(self) -> str:
@@ -133,6 +151,7 @@ def read_settings(
 
     command = optional("proxycommand")
     timeout = optional("connecttimeout")
+    rekey = [int(word) for word in [*last("rekeylimit", "0 0").split(), "0"]]
     return SshSettings(
         name=name,
         hostname=hostname,
@@ -142,6 +161,12 @@ def read_settings(
         user_known_hosts=path_list("userknownhostsfile"),
         global_known_hosts=path_list("globalknownhostsfile"),
         revoked_host_keys=path_list("revokedhostkeys"),
+        known_hosts_command=optional("knownhostscommand"),
+        check_host_ip=yes("checkhostip"),
+        fingerprint_hash=last("fingerprinthash", "sha256").lower(),
+        least_rsa_bits=max(
+            _LEAST_RSA_BITS, int(last("requiredrsasize", "0")), int(last("rsaminsize", "0"))
+        ),
         strict=_strictness(last("stricthostkeychecking", "ask").lower()),
         hash_known_hosts=yes("hashknownhosts"),
         trust_loopback=yes("nohostauthenticationforlocalhost"),
@@ -149,6 +174,11 @@ def read_settings(
         ciphers=tuple(last("ciphers", "").split(",")),
         macs=tuple(last("macs", "").split(",")),
         kex_algorithms=tuple(last("kexalgorithms", "").split(",")),
+        public_key_algorithms=_listed(
+            optional("pubkeyacceptedalgorithms") or optional("pubkeyacceptedkeytypes")
+        ),
+        rekey_bytes=rekey[0],
+        rekey_s=rekey[1],
         methods=_methods(optional("preferredauthentications"), options),
         identity_files=paths("identityfile"),
         certificate_files=paths("certificatefile"),
@@ -167,7 +197,12 @@ def read_settings(
             int(last("serveraliveinterval", "0")) or ALIVE_INTERVAL_S, _LONGEST_ALIVE_INTERVAL_S
         ),
         alive_count_max=int(last("serveralivecountmax", "3")),
+        session_type=last("sessiontype", "default").lower(),
     )
+
+
+def _listed(value: str | None) -> tuple[str, ...]:
+    return tuple(value.split(",")) if value else ()
 
 
 def _strictness(value: str) -> str:

@@ -24,18 +24,20 @@ HOOKS: dict[tuple[object, str], tuple[str, ...]] = {
     (Packetizer, "start_handshake"): ("self", "timeout"),
     (Packetizer, "handshake_timed_out"): ("self",),
     (Packetizer, "complete_handshake"): ("self",),
+    (Packetizer, "need_rekey"): ("self",),
     (AgentSSH, "_connect"): ("self", "conn"),
     (AgentSSH, "_close"): ("self",),
     (AgentSSH, "_send_message"): ("self", "msg"),
 }
 ATTRIBUTES = (
     *("active", "auth_timeout", "clear_to_send", "handshake_timeout", "packetizer"),
-    "saved_exception",
+    *("in_kex", "saved_exception"),
 )
 CALLS = {
     (transport, "util.tb_strings()"): "a traceback is made for the log",
     (transport, "self.packetizer.read_message()"): "the next message is asked for",
     (transport, "self.packetizer.start_handshake(self.handshake_timeout)"): "a handshake begins",
+    (transport, "if self.packetizer.need_rekey() and not self.in_kex:"): "new keys are due",
     (transport, "No existing session"): "a key exchange went unanswered",
     (auth_handler, "Authentication timeout"): "a login went unanswered",
 }
@@ -56,6 +58,10 @@ def test_a_transport_has(name: str) -> None:
     with here, there:
         made = paramiko.Transport(here)
         assert hasattr(made, name), f"{INSTALLED}: a Transport has no {name}"
+
+
+def test_so_many_bytes_go_with_the_same_keys() -> None:
+    assert isinstance(Packetizer.REKEY_BYTES, int), f"{INSTALLED}: no REKEY_BYTES"
 
 
 def test_a_key_has_its_certificate_as() -> None:

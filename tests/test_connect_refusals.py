@@ -210,8 +210,8 @@ class TestKnownHostsCommand:
             sshd, f'printf "<%s>" "$@" >> {told}; echo >> {told}', words, FingerprintHash=hashed_by
         )
         lines = []
-        for connects in (lambda: ssh_accepts(sshd), lambda: not refusal(sshd)):
-            assert connects()
+        for accepted in (ssh_accepts, lambda server: not refusal(server)):
+            assert accepted(sshd)
             lines.append(told.read_text().replace("<127.0.0.1><ORDER>", "<gpu><ORDER>"))
             told.unlink()
         assert lines[0] == lines[1]

@@ -146,7 +146,7 @@ class Transport(paramiko.Transport):  # type: ignore[misc]
             most_bytes: either way; 0: as many as is usual.
             most_s: seconds; 0: whenever.
         """
-        self.packetizer.renew_keys(most_bytes, most_s)
+        self.packetizer.renew_keys(most_bytes, most_s, lambda: bool(self.in_kex))
 
     def _ask(self) -> None:
         """Ask for an answer; `global_request` would wait for it, in the thread that reads it."""
@@ -177,21 +177,21 @@ class _Packets(Packetizer):  # type: ignore[misc]
         self._next_question = 0.0
         self._keys_last_s = 0
         self._keys_made_s = time.monotonic()
+        self._exchanging: Callable[[], bool] = bool
 
-    def renew_keys(self, most_bytes: int, most_s: int) -> None:
-        """See `Transport.renew_keys`."""
+    def renew_keys(self, most_bytes: int, most_s: int, exchanging: Callable[[], bool]) -> None:
+        """See `Transport.renew_keys`; `exchanging` says whether that goes on already."""
         self.REKEY_BYTES = min(most_bytes or self.REKEY_BYTES, self.REKEY_BYTES)
-        self._keys_last_s = most_s
+        self._keys_last_s, self._exchanging = most_s, exchanging
 
     def need_rekey(self) -> bool:
         """Say whether new keys are due; asked after each message, heartbeats among them."""
-        too_old = self._keys_last_s and time.monotonic() - self._keys_made_s > self._keys_last_s
-        return bool(too_old or super().need_rekey())
-
-    def set_outbound_cipher(self, *cipher: Any, **more: Any) -> None:
-        """Take new keys into use."""
-        super().set_outbound_cipher(*cipher, **more)
-        self._keys_made_s = time.monotonic()
+        now_s = time.monotonic()
+        too_old = self._keys_last_s and now_s - self._keys_made_s > self._keys_last_s
+        if too_old and not self._exchanging():
+            self._keys_made_s = now_s
+            return True
+        return bool(super().need_rekey())
 
     def read_message(self) -> tuple[int, Any]:
         """Return the next message.

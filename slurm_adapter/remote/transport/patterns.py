@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,8 +9,26 @@ if TYPE_CHECKING:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Say whether a pattern stands for all of a name."""
-    return _compiled(pattern).fullmatch(name) is not None
+    """Say whether a pattern stands for all of a name; however many `*` it has, that takes no time.
+
+    Only what the last `*` stands for is ever tried anew: an earlier one could do no more.
+    """
+    place = at = 0
+    star, tried = -1, 0
+    while at < len(name):
+        letter = pattern[place : place + 1]
+        if letter == "*":
+            star, tried = place, at
+            place += 1
+        elif letter in ("?", name[at]):
+            place += 1
+            at += 1
+        elif star >= 0:
+            tried += 1
+            place, at = star + 1, tried
+        else:
+            return False
+    return not pattern[place:].strip("*")
 
 
 def matches_list(patterns: Iterable[str], name: str) -> bool:
@@ -25,11 +41,3 @@ def matches_list(patterns: Iterable[str], name: str) -> bool:
         elif matches(pattern, name):
             found = True
     return found
-
-
-@lru_cache(maxsize=4096)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    parts = (re.escape(part) for part in re.split(r"([*?])", pattern))
-    return re.compile(
-        "".join({"\\*": ".*", "\\?": "."}.get(part, part) for part in parts), re.DOTALL
-    )

@@ -68,11 +68,43 @@ class ClusterUnfitError(AdapterError):
 
 
 def printable(text: str) -> str:
-    """Return a text as one line for people: control characters escaped."""
-    return text if text.isprintable() else ascii(text)[1:-1]
+    """Return a text as one line for people, in which everything is seen for what it is.
+
+    Whatever has no mark of its own is escaped: what a terminal would obey, line ends, what turns
+    the direction of writing or takes no room, and bytes that are no text.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(letter if _is_seen(letter) else _escaped(letter) for letter in text)
+
+
+# Letters to Python, and nothing to the eye: joiners, fillers, vowels without a form.
+_UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")
+_WIDE_BLANKS = "\u00a0\u3000"
+
+
+def _is_seen(letter: str) -> bool:
+    if letter in _UNSEEN or "\ufe00" <= letter <= "\ufe0f" or letter >= "\U000e0000":
+        return False
+    return letter.isprintable() or letter in _WIDE_BLANKS
+
+
+def _escaped(letter: str) -> str:
+    # A byte that is no text travels as a surrogate.
+    is_byte = "\udc80" <= letter <= "\udcff"
+    return f"\\x{ord(letter) - 0xDC00:02x}" if is_byte else ascii(letter)[1:-1]
+
+
+def message(text: str) -> str:
+    """Return the lines by which we say something: whoever wrote a part of it.
+
+    No line but the first begins like one of ours.
+    """
+    first, *rest = map(printable, text.splitlines() or [""])
+    lines = [line.removeprefix("  ") for line in rest]
+    return "\n".join([f"slurm-adapter: {first}", *(f"  {line}" for line in lines)])
 
 
 def report(error: AdapterError) -> str:
     """Return the lines for stderr: what was found, then what to do."""
-    lines = [printable(line) for line in str(error).splitlines()]
-    return "\n".join([f"slurm-adapter: {lines[0]}", *(f"  {line}" for line in lines[1:])])
+    return message(str(error))

@@ -52,6 +52,10 @@ class Terminal:
             screen.cursor.y = place - scrolled
         screen.resize(rows, columns)
 
+    def type(self, text: str) -> None:
+        """Have somebody type."""
+        os.write(self._ours, text.encode())
+
     def drain(self) -> bytes:
         """Return what was written since it was asked for last, without drawing it."""
         self._marks += 1

@@ -17,7 +17,7 @@ from slurm_adapter.cluster import Node
 from slurm_adapter.errors import AdapterError, BadValueError
 from slurm_adapter.remote.transport.connect_all import connect_all
 from slurm_adapter.remote.transport.host_blocks import read_host_blocks
-from slurm_adapter.remote.transport.patterns import matches_list
+from slurm_adapter.remote.transport.patterns import matches, matches_list
 from slurm_adapter.remote.transport.proxy_jump import jump_hosts
 from slurm_adapter.remote.transport.ssh_config import SshConfig
 from slurm_adapter.remote.transport.ssh_settings import SshSettings
@@ -492,6 +492,11 @@ class TestAskingOnceForMany:
 PATTERNS = st.lists(st.text("ab.*?!", min_size=1, max_size=4), min_size=1, max_size=4).filter(
     lambda patterns: all(pattern.strip("!") for pattern in patterns)
 )
+
+
+def test_a_pattern_of_many_wildcards_takes_no_time() -> None:
+    assert not matches("*a" * 2000 + "*b", "a" * 4000)
+    assert matches("*a*" * 2000, "a" * 4000)
 
 
 @settings(max_examples=40)

@@ -84,7 +84,9 @@ def test_hostile_output_disturbs_neither_panel_nor_terminal(lines: list[bytes]) 
         assert panel[2].startswith(" gpu-n2 running     0:01 2 ranks 2: kept")
         above = rows[:-3]
         assert above.count("[2] kept") == len(lines)
-        assert sum(row.startswith("[0] ") or row == "[0]" for row in above) == len(lines)
+        mine = sum(len(line.split(b"\r")) for line in lines)  # states of a progress bar
+        mine -= sum(line.endswith(b"\r") for line in lines)
+        assert sum(row.startswith("[0] ") or row == "[0]" for row in above) == mine
         assert it.terminal.in_order
         it.close()
         assert it.terminal.everything() == above
@@ -92,7 +94,7 @@ def test_hostile_output_disturbs_neither_panel_nor_terminal(lines: list[bytes]) 
 
 @given(data=st.lists(st.one_of(NASTY, st.binary(max_size=4)), max_size=12).map(b"".join))
 def test_what_is_harmless_has_styles_and_no_other_command(data: bytes) -> None:
-    lines = harmless(data.replace(b"\n", b"") + b"\n")
+    lines = harmless(re.sub(b"[\r\n]", b"", data) + b"\n")
     assert harmless(lines).replace(b"\x1b[0m", b"") == lines.replace(b"\x1b[0m", b"")
     text = STYLE.sub(b"", lines)
     assert not set(text) & ({*range(0x20), 0x7F} - {0x09, 0x0A})

@@ -65,7 +65,7 @@ def test_what_we_say_stands_behind_the_lines_before_it() -> None:
             "[0] a",
             "[0] b",
             "slurm-adapter: over",
-            "  and out",
+            "  and out \\x1b[2J",
             "[0] c",
         ]
         assert len(it.panel) == 2

@@ -12,6 +12,7 @@ from slurm_adapter.job.options import (
     JobOptions,
     JobsOptions,
     NamedJobOptions,
+    OutputOptions,
     RunOptions,
     SbatchOptions,
     SshOptions,
@@ -27,28 +28,28 @@ _PASSED_ON = {"ignore_unknown_options": True, "help_option_names": []}
 _Words = Annotated[list[str] | None, typer.Argument(metavar="[OPTIONS] -- [COMMAND]...")]
 
 
-@with_options("sbatch", JobOptions, RunOptions, SbatchOptions)
-def sbatch(given: Given, run: RunOptions, own: SbatchOptions) -> int:
+@with_options("sbatch", JobOptions, RunOptions, SbatchOptions, OutputOptions)
+def sbatch(given: Given, run: RunOptions, own: SbatchOptions, output: OutputOptions) -> int:
     """Write the sbatch script and submit it."""
     from slurm_adapter.cli.sbatch import run_sbatch
 
-    return run_sbatch(given, run, own)
+    return run_sbatch(given, run, own, output)
 
 
-@with_options("ssh", JobOptions, RunOptions, SshOptions)
-def ssh(given: Given, run: RunOptions, own: SshOptions) -> int:
+@with_options("ssh", JobOptions, RunOptions, SshOptions, OutputOptions)
+def ssh(given: Given, run: RunOptions, own: SshOptions, output: OutputOptions) -> int:
     """Start the job over SSH, on the hosts of a list."""
     from slurm_adapter.cli.ssh import run_ssh
 
-    return run_ssh(given, run, own)
+    return run_ssh(given, run, own, output)
 
 
-@with_options("local", JobOptions, RunOptions)
-def local(given: Given, run: RunOptions) -> int:
+@with_options("local", JobOptions, RunOptions, OutputOptions)
+def local(given: Given, run: RunOptions, output: OutputOptions) -> int:
     """Start the job here, N nodes simulated."""
     from slurm_adapter.cli.local import run_local
 
-    return run_local(given, run)
+    return run_local(given, run, output)
 
 
 @with_options("jobs", JobsOptions)
@@ -63,12 +64,12 @@ def jobs(own: JobsOptions) -> int:
     return list_jobs(everybody=own.all)
 
 
-@with_options("logs", NamedJobOptions)
-def logs(own: NamedJobOptions) -> int:
+@with_options("logs", NamedJobOptions, OutputOptions)
+def logs(own: NamedJobOptions, output: OutputOptions) -> int:
     """Print what a job's ranks have written; -f goes on until it ends."""
     from slurm_adapter.cli.jobs import show_logs
 
-    return show_logs(own.job, stay=own.follow)
+    return show_logs(own.job, stay=own.follow, raw=output.raw)
 
 
 @with_options("stop", NamedJobOptions)

@@ -6,13 +6,12 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from slurm_adapter.errors import AdapterError, signal_status
+from slurm_adapter.errors import AdapterError, printable, signal_status
 from slurm_adapter.launch import jobs
 from slurm_adapter.launch.handle import StopNotConfirmedError
 from slurm_adapter.launch.store import Store, is_slurm
 from slurm_adapter.node.ranks.supervise import LeftError
-from slurm_adapter.output import write_stdout
-from slurm_adapter.show.messages import say
+from slurm_adapter.output import say, write_stdout
 from slurm_adapter.show.observers import OutputPrinter
 
 if TYPE_CHECKING:
@@ -38,7 +37,8 @@ def _cells(job: JobSummary) -> tuple[str, ...]:
     started = job.started_s
     when = "-" if started is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(started))
     ranks = "-" if job.ranks is None else str(job.ranks)
-    return job.id, job.name, when, ranks, job.state, job.hosts
+    cells = (job.id, job.name, when, ranks, job.state, job.hosts)
+    return tuple(map(printable, cells))
 
 
 def _row(row: tuple[str, ...], widths: list[int]) -> str:
@@ -54,12 +54,12 @@ def remove_snapshots() -> int:
     return 0
 
 
-def show_logs(job_id: str, *, stay: bool) -> int:
+def show_logs(job_id: str, *, stay: bool, raw: bool = False) -> int:
     """Print what a job's ranks have written; with `stay` until it ends: its exit status then."""
     with jobs.find_job(job_id) as job:
         if stay:
-            return follow(job)
-        show = _printer(job).show
+            return follow(job, raw=raw)
+        show = _printer(job, raw=raw).show
         try:
             for chunk in job.chunks(say):
                 show(chunk)
@@ -70,9 +70,9 @@ def show_logs(job_id: str, *, stay: bool) -> int:
     return 0
 
 
-def follow(job: JobHandle, *, output: bool = True) -> int:
+def follow(job: JobHandle, *, output: bool = True, raw: bool = False) -> int:
     """Stay with a job until it ends, and print its output; return its exit status."""
-    show = _printer(job).show if output else _nothing
+    show = _printer(job, raw=raw).show if output else _nothing
     try:
         return job.stream(show, say, heed_signals=True)
     except KeyboardInterrupt:
@@ -91,8 +91,8 @@ def _nothing(chunk: object) -> None:
     del chunk
 
 
-def _printer(job: JobHandle) -> OutputPrinter:
-    return OutputPrinter(job.nodes, own_log=job.node_logs)
+def _printer(job: JobHandle, *, raw: bool) -> OutputPrinter:
+    return OutputPrinter(job.nodes, own_log=job.node_logs, raw=raw)
 
 
 def _say_it_goes_on(job: JobHandle) -> None:

@@ -18,16 +18,16 @@ from slurm_adapter.show.observers import LocalObserver
 if TYPE_CHECKING:
     from slurm_adapter.cli.options import Given
     from slurm_adapter.job.job import Job
-    from slurm_adapter.job.options import RunOptions
+    from slurm_adapter.job.options import OutputOptions, RunOptions
 
 
-def run_local(given: Given, run: RunOptions) -> int:
+def run_local(given: Given, run: RunOptions, output: OutputOptions) -> int:
     """Start the job here and return its exit status."""
     check_format(run.format)
     request = LocalRequest(job_from_layers(given), run.grace_s)
     if run.dry_run:
         return _dry_run(request.job, run.format)
-    observer = LocalObserver(quiet=run.quiet, verbose=run.verbose)
+    observer = LocalObserver(quiet=run.quiet, verbose=run.verbose, raw=output.raw)
     return local_job.run_local(request, observer)
 
 

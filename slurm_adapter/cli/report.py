@@ -39,7 +39,8 @@ def print_dry_run(dry_run: DryRun, form: str) -> None:
     else:
         from slurm_adapter.show.tree import drawn
 
-        write_stdout(drawn(dry_run, colour=has_colour(sys.stdout)))
+        colour = has_colour(sys.stdout)
+        write_stdout(drawn(dry_run, colour=colour), styled=colour)
 
 
 def show_ssh_dry_run(plan: Plan, form: str, network: Sequence[Row] = ()) -> None:

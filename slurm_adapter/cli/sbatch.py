@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,24 +13,28 @@ from slurm_adapter.errors import BadValueError
 from slurm_adapter.launch.batch import login_job
 from slurm_adapter.launch.batch.submit import PreparedJob, make_request
 from slurm_adapter.node.job_files import working_directory
-from slurm_adapter.output import write_stdout
+from slurm_adapter.output import repeat, say, write_stdout
 from slurm_adapter.quoting import shell_words
 from slurm_adapter.show.dry_run import DryRun, SlurmAnswer, made_on_nodes
-from slurm_adapter.show.messages import say
 from slurm_adapter.show.observers import MessageObserver
 
 if TYPE_CHECKING:
     from slurm_adapter.cli.options import Given
-    from slurm_adapter.job.options import RunOptions, SbatchOptions
+    from slurm_adapter.job.options import OutputOptions, RunOptions, SbatchOptions
     from slurm_adapter.launch.batch.request import SubmitRequest
     from slurm_adapter.launch.observer import Observer
     from slurm_adapter.launch.slurm import Submission
 
 
-def run_sbatch(given: Given, run: RunOptions, own: SbatchOptions) -> int:
+def run_sbatch(given: Given, run: RunOptions, own: SbatchOptions, output: OutputOptions) -> int:
     """Write the script, submit it, and return the exit status."""
     check_format(run.format)
     _check_probe(run)
+    if output.raw and not own.follow:
+        raise BadValueError(
+            "--raw says how output is shown here, and without --follow nothing is",
+            "Give --follow with it, or leave it out; slurm-adapter logs JOB has --raw, too.",
+        )
     request = _request(given, run, own)
     observer = MessageObserver(quiet=run.quiet, verbose=run.verbose)
     with closing(request):
@@ -47,15 +50,14 @@ def run_sbatch(given: Given, run: RunOptions, own: SbatchOptions) -> int:
             return _only_write(prepared, own.script, observer)
         job, submission = prepared.submit(observer)
         with job:
-            sys.stderr.write(submission.said)
-            sys.stderr.flush()
+            repeat(submission.said)
             write_stdout(f"{submission.job_id if own.parsable else submission.line}\n")
             _tell(prepared, submission, observer)
             if not (own.follow or own.wait):
                 return submission.status
             from slurm_adapter.cli.jobs import follow  # most do not stay
 
-            return follow(job, output=own.follow)
+            return follow(job, output=own.follow, raw=output.raw)
 
 
 def _request(given: Given, run: RunOptions, own: SbatchOptions) -> SubmitRequest:

@@ -24,21 +24,21 @@ from slurm_adapter.show.observers import HostsObserver, MessageObserver
 
 if TYPE_CHECKING:
     from slurm_adapter.cli.options import Given
-    from slurm_adapter.job.options import RunOptions, SshOptions
+    from slurm_adapter.job.options import OutputOptions, RunOptions, SshOptions
     from slurm_adapter.launch.observer import Observer
 
 
-def run_ssh(given: Given, run: RunOptions, own: SshOptions) -> int:
+def run_ssh(given: Given, run: RunOptions, own: SshOptions, output: OutputOptions) -> int:
     """Start the job on its hosts and return its exit status."""
     check_format(run.format)
-    _check(run, own)
+    _check(run, own, output)
     request = _request(given, run, own)
     raise_descriptor_limit()
     if run.dry_run:
         return _dry_run(request, run)
     if own.detach:
         return _detached(request, MessageObserver(quiet=run.quiet, verbose=run.verbose))
-    observer = HostsObserver(own.logs, quiet=run.quiet, verbose=run.verbose)
+    observer = HostsObserver(own.logs, quiet=run.quiet, verbose=run.verbose, raw=output.raw)
     with exiting_when_stopped():
         return SshRun(request, observer, heed_signals=True).run()
 
@@ -65,7 +65,12 @@ def _dry_run(request: SshRequest, run: RunOptions) -> int:
     return 0
 
 
-def _check(run: RunOptions, own: SshOptions) -> None:
+def _check(run: RunOptions, own: SshOptions, output: OutputOptions) -> None:
+    if own.detach and output.raw:
+        raise BadValueError(
+            "--raw says how output is shown here, and with --detach nothing is",
+            "Leave it out; slurm-adapter logs JOB has --raw, too.",
+        )
     if own.detach and own.logs != "all":
         raise BadValueError(
             f"--logs {own.logs} says what is shown here, and with --detach nothing is",

@@ -527,6 +527,18 @@ class SshOptions:
     )
 
 
+@options(commands=(*LAUNCHERS, "logs"))
+class OutputOptions:
+    """What commands are told that show what ranks print."""
+
+    raw: bool = option(
+        "Output byte for byte at a terminal, too; no panel then.",
+        "--raw",
+        kind=FLAG,
+        default=False,
+    )
+
+
 @options(commands=("jobs",))
 class JobsOptions:
     """What `jobs` is told."""
@@ -586,6 +598,7 @@ CLASSES = (
     RunOptions,
     SbatchOptions,
     SshOptions,
+    OutputOptions,
     JobsOptions,
     NamedJobOptions,
     StepOptions,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NoReturn
 from slurm_adapter.errors import AdapterError, ClusterUnfitError, signal_status
 from slurm_adapter.launch.observer import Observer
 from slurm_adapter.node.system import processes
-from slurm_adapter.output import complain
+from slurm_adapter.output import complain, say
 
 if TYPE_CHECKING:
     import socket
@@ -122,8 +122,7 @@ class _Teller(Observer):
                 self._channel.sendall(json.dumps([word, *values]).encode() + b"\n")
         elif word in ("say", "warn", "note"):
             text = f"warning: {values[0]}" if word == "warn" else values[0]
-            with suppress(OSError):
-                os.write(2, os.fsencode(f"slurm-adapter: {text}\n"))
+            say(str(text))
 
     def refused(self, error: AdapterError) -> int:
         """Pass on an error; return the exit status."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from slurm_adapter.cluster.hostlist import fold_hostlist
+from slurm_adapter.errors import printable
 from slurm_adapter.job.layout import VOLCANO, Layout, mount_point
 from slurm_adapter.network.addresses import HOSTS
 from slurm_adapter.record import as_dict
@@ -81,7 +83,13 @@ class DryRun:
                 ]
         if self.slurm is not None:
             document["slurm"] = {"accepts": self.slurm.accepts, "says": self.slurm.says}
-        return json.dumps(document, indent=2, ensure_ascii=False)
+        text = json.dumps(document, indent=2, ensure_ascii=False)
+        return re.sub(r"[^\n -~]", _seen, text)
+
+
+def _seen(found: re.Match[str]) -> str:
+    """Return a letter of a JSON text, escaped where nobody would see it."""
+    return found[0] if printable(found[0]) == found[0] else json.dumps(found[0])[1:-1]
 
 
 def network_notes(rows: Sequence[Row]) -> list[tuple[str, str]]:

@@ -1,7 +1,9 @@
 """What ranks print, made harmless for a terminal that has more to show than their lines.
 
-Colours and other styles stay. Whatever moves the cursor, clears, switches screens, or waits for
-an end that never comes goes: it was meant for a terminal of the rank's own.
+Only for their bytes, as many as there are; words of ours are `errors.printable`'s business. Colours
+and other styles stay, and what turns the direction of writing, which ends with its line. Whatever
+moves the cursor, clears, switches screens, or waits for an end that never comes goes: it was meant
+for a terminal of the rank's own.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ def harmless(lines: bytes) -> bytes:
     """Return whole lines without what would disturb a screen; each ends in the style it began."""
     if not lines.translate(None, _ORDINARY):
         return lines
+    if b"\r" in lines:  # a progress bar's: each state is a line, as in what is taken from ranks
+        lines = lines.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     if _STYLES.sub(b"", lines).translate(None, _ORDINARY):
         lines = _MEANT_FOR_TERMINALS.sub(b"", lines)
         # Not by nothing: what stands around it must not become another.

@@ -1,6 +1,7 @@
 """The ranks' output as it comes, each line behind the rank it is from.
 
-Bytes as they are, one write for each event: this is what a job's whole output goes through.
+Bytes as they are in a file or a pipe, harmless ones at a terminal, one write for each event: this
+is what a job's whole output goes through.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from slurm_adapter.errors import BadValueError, printable
+from slurm_adapter.show.harmless import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,6 +107,8 @@ class LinePrinter:
         names: Sequence[str],
         choice: LogChoice = LogChoice(),
         streams: Streams | None = None,
+        *,
+        raw: bool = False,
     ) -> None:
         """Prepare a prefix for each rank.
 
@@ -112,8 +116,10 @@ class LinePrinter:
             names: by rank: `0`, or `gpu-n01/0` where there are several machines.
             choice: whose lines are shown.
             streams: where to; None: this process's own.
+            raw: whether a terminal, too, gets what ranks print byte for byte.
         """
         self.streams = own_streams() if streams is None else streams
+        self._tamed = tuple(not raw and _is_terminal(stream) for stream in self.streams)
         self._shown = [choice.shows(rank) for rank in range(len(names))]
         plain = _prefixes([printable(name) for name in names])
         of_stream = {True: _coloured(plain), False: plain}
@@ -124,7 +130,12 @@ class LinePrinter:
         if not self._shown[rank]:
             return b""
         prefix = self._prefixes[is_error][rank]
+        lines = self.tamed(lines, is_error=is_error)
         return prefix + lines[:-1].replace(b"\n", b"\n" + prefix) + b"\n"
+
+    def tamed(self, lines: bytes, *, is_error: bool) -> bytes:
+        """Return lines as a stream takes them: without what would disturb a terminal."""
+        return harmless(lines) if self._tamed[is_error] else lines
 
     def show(self, output: Output) -> None:
         """Write lines; `OSError` where that cannot be (nobody reads, the disk is full)."""
@@ -176,7 +187,11 @@ def has_colour(stream: IO[Any] | None) -> bool:
 
 def may_colour(stream: int) -> bool:
     """Say so of a descriptor."""
-    return stream >= 0 and os.isatty(stream) and _wants_colour()
+    return _is_terminal(stream) and _wants_colour()
+
+
+def _is_terminal(stream: int) -> bool:
+    return stream >= 0 and os.isatty(stream)
 
 
 def _wants_colour() -> bool:

@@ -10,8 +10,8 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
+from slurm_adapter.errors import message
 from slurm_adapter.node.ranks.events import Output
-from slurm_adapter.show.harmless import harmless
 from slurm_adapter.show.lines import LinePrinter, may_colour, own_streams, short_names, write_all
 from slurm_adapter.show.progress import Progress
 from slurm_adapter.show.terminal import (
@@ -169,8 +169,7 @@ class _Live:
         if self._out_apart and not event.is_error:
             self._printer.show(event)
             return
-        lines = harmless(event.lines)
-        lines = self._printer.prefixed(event.rank, lines, is_error=event.is_error)
+        lines = self._printer.prefixed(event.rank, event.lines, is_error=event.is_error)
         if not lines:
             return
         self._hold(lines)
@@ -182,7 +181,7 @@ class _Live:
         self._changed = True
 
     def say(self, text: str) -> None:
-        self._hold(harmless(_message(text)))
+        self._hold(_message(text))
         with suppress(OSError):  # where nobody hears it any more, the job's end goes on
             self._write(self._clock())
 
@@ -280,4 +279,4 @@ class _Live:
 
 
 def _message(text: str) -> bytes:
-    return os.fsencode(f"slurm-adapter: {text}\n")
+    return os.fsencode(message(text) + "\n")

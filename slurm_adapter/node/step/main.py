@@ -81,7 +81,9 @@ def _run(words: list[str]) -> int:
         remedy = _srun_line(error.remedy, job, words)
         raise NotAStepError(error.found, remedy) from error
     for warning in ready.warnings:
-        print(f"slurm-adapter: warning: {warning}", file=sys.stderr)  # noqa: T201
+        from slurm_adapter.output import say
+
+        say(f"warning: {warning}")
     if action == "env":
         return _show(ready, environment, own.format)
     if job.node_starts_ranks:

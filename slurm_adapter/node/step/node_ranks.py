@@ -15,6 +15,7 @@ from slurm_adapter.node.ranks.machine import MachineFleet
 from slurm_adapter.node.ranks.spawn import make_start
 from slurm_adapter.node.ranks.supervise import Supervisor
 from slurm_adapter.node.step.become import check_rendezvous, open_log, without_coerced_locale
+from slurm_adapter.output import say
 from slurm_adapter.record import replace
 
 TYPE_CHECKING = False
@@ -126,7 +127,4 @@ class _Node:
     def _say(self, text: str) -> None:
         if self._asked_to_end:  # who told it to knows why; that ranks end of it is no news
             return
-        try:  # noqa: SIM105 - contextlib costs start-up time
-            os.write(2, os.fsencode(f"slurm-adapter: {text}\n"))
-        except OSError:  # nobody hears it; the ranks' end goes on
-            pass
+        say(text)

@@ -122,12 +122,14 @@ class Authenticator(AuthStrategy):  # type: ignore[misc]
 
     def _answers(self, title: str, instructions: str, prompts: list[tuple[str, bool]]) -> list[str]:
         """Answer the server's questions; called in the transport's thread."""
+        # Before each line of theirs: none may pass for a question of ours.
         where = f"({self._settings.user}@{self._settings.name}) "
-        said = "".join(f"{text.strip()}\n" for text in (title, instructions) if text.strip())
+        lines = [*title.splitlines(), *instructions.splitlines()]
+        said = "".join(f"{where}{line}\n" for line in lines if line.strip())
         try:
             with self._terminal.turn():
                 return [
-                    self._terminal.ask(f"{'' if number else said}{where}{prompt}", echo=echo)
+                    self._terminal.ask(("" if number else said) + _before(where, prompt), echo=echo)
                     for number, (prompt, echo) in enumerate(prompts)
                 ]
         except NoTerminalError as error:
@@ -175,3 +177,7 @@ class Authenticator(AuthStrategy):  # type: ignore[misc]
             f"Put a public key into ~/.ssh/authorized_keys there (ssh-copy-id"
             f" {self._settings.name}) or name the right one with IdentityFile in ~/.ssh/config."
         )
+
+
+def _before(where: str, prompt: str) -> str:
+    return "\n".join(where + line for line in prompt.splitlines() or [""])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import socket
-import sys
 import threading
 from contextlib import ExitStack
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import fabric
 import paramiko
 
+from slurm_adapter import output
 from slurm_adapter.errors import BadValueError
 from slurm_adapter.remote.transport.algorithms import (
     forbidden_signatures,
@@ -66,7 +66,7 @@ class Connector:
         self._own_terminal = terminal is None
         self.terminal = Terminal() if terminal is None else terminal
         self._config, self._longest_s = SshConfig(config_file), longest_s
-        self._host_keys = HostKeys(self.terminal, _to_stderr if say is None else say)
+        self._host_keys = HostKeys(self.terminal, output.say if say is None else say)
         self._keys = KeyRing(self.terminal)
         # Explicitly empty: Fabric and paramiko misread the user's own (SSH-05).
         self._fabric = fabric.Config(lazy=True, ssh_config=paramiko.SSHConfig())
@@ -253,7 +253,3 @@ def _close(one: Any) -> None:
 def _shut(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):  # it was not connected yet, or is closed already
         connection.shutdown(socket.SHUT_RDWR)
-
-
-def _to_stderr(line: str) -> None:
-    print(f"slurm-adapter: {line}", file=sys.stderr)  # noqa: T201 - where nobody else speaks

@@ -9,6 +9,8 @@ import termios
 import threading
 from typing import TYPE_CHECKING
 
+from slurm_adapter.errors import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -47,7 +49,8 @@ class Terminal:
         """
         with self._lock, self._opened() as terminal, _silent(terminal, silent=not echo):
             self._check_wanted()
-            os.write(terminal, prompt.encode(errors="replace"))
+            lines = "\n".join(map(printable, prompt.split("\n")))
+            os.write(terminal, lines.encode(errors="replace"))
             answer = self._line(terminal)
             if not echo:
                 os.write(terminal, b"\n")

@@ -164,12 +164,25 @@ class TestAHostWithoutItsInterpreter:
         assert said[1].startswith("  gpu-n01: /bin/cat ended with status 1: /bin/cat: invalid")
         assert said[2] == "  Try ssh gpu-n01 /bin/cat -I -S -c pass."
 
-    def test_has_one_that_hangs(self, user: User) -> None:
-        user.write("hangs", "#!/bin/sh\nexec cat >/dev/null\n", 0o755)
+    @pytest.mark.parametrize("says", ["", "(while sleep 0.5; do printf .; done) &"])
+    def test_has_one_that_hangs(self, user: User, says: str) -> None:
+        user.write("hangs", f"#!/bin/sh\n{says}\nexec cat >/dev/null\n", 0o755)
         # Until it is started all must go well in that time, on a busy machine, too.
         words = ("--connect-timeout", "10", "--python", f"{user.folder}/hangs")
         said = refusal(user, *words, hosts="gpu-n01")
-        assert said[1] == f"  gpu-n01: {user.folder}/hangs did not answer in time"
+        assert said[1] == f"  gpu-n01: {user.folder}/hangs did not answer within 10 s"
+
+    @pytest.mark.parametrize("word", ["have", "need"])
+    def test_has_one_that_greets_and_goes_silent(self, user: User, word: str) -> None:
+        greeting = f"printf '\\nslurm-adapter-agent {word}\\n'"
+        user.write("greets", f"#!/bin/sh\n{greeting}\nexec cat >/dev/null\n", 0o755)
+        words = ("--connect-timeout", "10", "--python", f"{user.folder}/greets")
+        assert refusal(user, *words, hosts="gpu-n01") == [
+            f"slurm-adapter: gpu-n01: {user.folder}/greets has begun, and did not answer within"
+            " 10 s",
+            "  Does its file system or name service hang? --connect-timeout waits longer for a"
+            " first answer.",
+        ]
 
 
 class TestAHostThatLacksTheCode:

@@ -63,6 +63,7 @@ class Agent:
         self._error = b""
         self._noise = b""
         self._channel: CommandChannel
+        self._limit_s = self._begun_by_s = 0.0
 
     def begin(self, files: AgentFiles, limit_s: float) -> None:
         """Start it and have its code there; waits for its greeting.
@@ -72,10 +73,11 @@ class Agent:
         """
         self._channel = self.connection.start(self._command(self._run))
         self.send_bytes(files.first)
-        word = self._greeting(limit_s)
+        self._limit_s, self._begun_by_s = limit_s, time.monotonic() + limit_s
+        word = self._greeting()
         if word in (framing.NEED, framing.NEED_SOURCE):
             self.send_bytes(files.code if word == framing.NEED else files.archive)
-            self._finish_sending(limit_s)
+            self._finish_sending()
         elif word.startswith(framing.OLD):
             version = word.removeprefix(framing.OLD).decode().strip()
             raise ClusterUnfitError(
@@ -153,11 +155,10 @@ class Agent:
             self._channel.close()
         self.connection.close()
 
-    def _greeting(self, limit_s: float) -> bytes:
+    def _greeting(self) -> bytes:
         """Return the word behind the greeting; what start-up files print before it is passed."""
-        deadline = time.monotonic() + limit_s
         while True:
-            self._wait(deadline)
+            self._wait()
             self.send_bytes()
             data = self._channel.read(_READ_BYTES)
             if data == b"":
@@ -174,24 +175,23 @@ class Agent:
                     f"Let {shell_words(['ssh', self.name, 'true'])} print nothing.",
                 )
 
-    def _finish_sending(self, limit_s: float) -> None:
-        deadline = time.monotonic() + limit_s
+    def _finish_sending(self) -> None:
         while self._unsent:
-            self._wait(deadline)
+            self._wait()
             self.send_bytes()
             if self._channel.status() is not None:
                 raise self._no_greeting()
 
-    def _wait(self, deadline: float) -> None:
+    def _wait(self) -> None:
         waiting = select.poll()
         waiting.register(self._channel.fileno(), select.POLLIN)
         # All there is to ask: only then is the descriptor quiet, and waiting no busy loop.
         self._channel.status()
         self._hear_error()
-        left_s = deadline - time.monotonic()
+        left_s = self._begun_by_s - time.monotonic()
         if left_s <= 0 or not waiting.poll(left_s * 1000):
             raise ClusterUnfitError(
-                f"{self.name}: {self.python} did not answer in time",
+                f"{self.name}: {self.python} did not answer within {self._limit_s:g} s",
                 self._try_it(),
             )
 

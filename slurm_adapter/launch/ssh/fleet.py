@@ -21,6 +21,7 @@ from slurm_adapter.errors import (
 from slurm_adapter.node.protocol.framing import beat_s
 from slurm_adapter.node.protocol.messages import (
     Begun,
+    Facts,
     Follow,
     Go,
     Gone,
@@ -62,6 +63,8 @@ class Timing:
     """Silence after which a node, or to a node the head, is taken for lost."""
     detached: bool = False
     """Whether nodes go on without the head."""
+    first_s: float = _PHASE_S
+    """How long a node may take for its first answer."""
 
 
 class AgentFleet:
@@ -99,19 +102,21 @@ class AgentFleet:
                 if not agent.gone:
                     agent.beat()
 
-    def ask(self, requests: Sequence[Request], answer: type[M]) -> list[M]:
+    def ask(
+        self, requests: Sequence[Request], answer: type[M], limit_s: float = _PHASE_S
+    ) -> list[M]:
         """Send each agent a request and return the answers of all, in node order.
 
         Raises:
             AdapterError: naming every node that cannot, and why.
         """
-        answers, refusals = self.ask_each(requests, answer)
+        answers, refusals = self.ask_each(requests, answer, limit_s)
         if refusals:
             raise together([refusals[index] for index in sorted(refusals)])
         return [answers[agent.index] for agent in self.agents]
 
     def ask_each(
-        self, requests: Sequence[Request], answer: type[M]
+        self, requests: Sequence[Request], answer: type[M], limit_s: float = _PHASE_S
     ) -> tuple[dict[int, M], dict[int, AdapterError]]:
         """Send each agent a request and return what they answer, and why others do not."""
         self._following = any(isinstance(request, Follow) for request in requests)
@@ -121,12 +126,11 @@ class AgentFleet:
         answers: dict[int, M] = {}
         refusals: dict[int, AdapterError] = {}
         while len(answers) + len(refusals) < len(self.agents):
-            if time.monotonic() - sent_s > _PHASE_S:
-                refusals |= {
-                    one.index: ClusterUnfitError(f"{one.name}: no answer in {_PHASE_S:.0f} s")
-                    for one in self.agents
-                    if one.index not in answers | refusals
-                }
+            if time.monotonic() - sent_s > limit_s:
+                silent = [one for one in self.agents if one.index not in answers | refusals]
+                refusals |= {one.index: _no_answer(one, limit_s) for one in silent}
+                if answer is Facts:  # they have done nothing that they could confirm the end of
+                    self.leave_out(silent)
                 break
             for agent in self._ready(1.0):
                 for message in agent.read():
@@ -354,3 +358,11 @@ def together(errors: Sequence[AdapterError]) -> AdapterError:
     together = AdapterError("\n".join(shown), "\n".join(remedies[:2]))
     together.exit_status = max(error.exit_status for error in errors)
     return together
+
+
+def _no_answer(agent: Agent, limit_s: float) -> ClusterUnfitError:
+    return ClusterUnfitError(
+        f"{agent.name}: {agent.python} has begun, and did not answer within {limit_s:g} s",
+        "Does its file system or name service hang? --connect-timeout waits longer for a first"
+        " answer.",
+    )

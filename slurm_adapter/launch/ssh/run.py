@@ -59,7 +59,9 @@ class SshRun:
         self._words = NOT_STARTED
         self._apart = False
         agents = self._connect()
-        timing = Timing(request.grace_s, request.link_s, detached=request.detach)
+        timing = Timing(
+            request.grace_s, request.link_s, detached=request.detach, first_s=request.connect_s
+        )
         self._fleet = AgentFleet(agents, timing, observer.warn)
 
     def look(self) -> tuple[Plan, list[Row]]:

@@ -106,7 +106,7 @@ def look_around(
         )
         for index, node in enumerate(nodes)
     ]
-    found = fleet.ask(requests, Facts)
+    found = fleet.ask(requests, Facts, fleet.timing.first_s)
     for agent, facts in zip(fleet.agents, found, strict=True):
         agent.clock_s = agent.answered_s - facts.clock_s
     known = tuple(_known(job, node, facts) for node, facts in zip(nodes, found, strict=True))

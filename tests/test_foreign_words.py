@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -16,9 +17,20 @@ import pytest
 from loopback import LoopbackSshd, why_no_sshd
 from slurm_adapter.cluster import Node
 from slurm_adapter.errors import AdapterError, message, printable, report
+from slurm_adapter.node.protocol.encoding import agent_frame
+from slurm_adapter.node.protocol.messages import (
+    AgentMessage,
+    Gone,
+    RankEnded,
+    RankOutput,
+    Unfit,
+    Warned,
+)
+from slurm_adapter.remote.agent_archive import agent_files
 from slurm_adapter.remote.transport.connector import Connector
 from slurm_adapter.remote.transport.prompts import Terminal as Questions
 from slurm_adapter.show.harmless import harmless
+from steps import SCRIPTS
 from terminal import Terminal, terminal
 from testbed.child import Child
 from testbed.waiting import LONG_S, until
@@ -26,6 +38,10 @@ from testbed.waiting import LONG_S, until
 ADAPTER = Path(sys.executable).with_name("slurm-adapter")
 TITLE, CLEAR, HIDE, UP = "\x1b]0;title\x07", "\x1b[2J", "\x1b[8m", "\x1b[5A"
 HOSTILE = f"{TITLE}{CLEAR}{HIDE}{UP}"
+FORGED = f" {HOSTILE}\nslurm-adapter: job is done"
+ENDED = (RankEnded(0, 3, 1.0), Gone(""))
+# How a panel is drawn and taken away, and what is drawn.
+PANEL = re.compile(rb"\x1b7.*?\x1b8|\x1b\[\d+A", re.DOTALL)
 NOTHING_OBEYED = ("\x1b]", "\x1b[2J", "\x1b[8m", "\x1b[5A", "\x07", "\x9b")
 
 
@@ -295,3 +311,34 @@ def test_what_a_host_prints_is_told_with_nothing_to_obey(tmp_path: Path, stream:
         assert rb"why \x1b]0;title\x07" in written
         assert not obeyed(written)
         assert sum(line.startswith(b"slurm-adapter: ") for line in written.splitlines()) == 1
+
+
+@pytest.mark.skipif(bool(why_no_sshd()), reason=why_no_sshd())
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param([Warned(f"warning{FORGED}"), *ENDED], id="a warning"),
+        pytest.param([Unfit(3, f"found{FORGED}", f"remedy{FORGED}")], id="an error"),
+        pytest.param([ENDED[0], Gone(f"pid 1{FORGED}")], id="what is left"),
+        pytest.param([RankOutput(0, f"{FORGED}\n".encode(), is_error=False), *ENDED], id="output"),
+        pytest.param([RankOutput(0, f"{FORGED}\n".encode(), is_error=True), *ENDED], id="errors"),
+    ],
+)
+def test_what_a_hostile_node_tells_is_not_obeyed(tmp_path: Path, told: list[AgentMessage]) -> None:
+    hostile = b"".join(map(agent_frame, told)).hex()
+    rest = len(agent_files().first.partition(b"\n")[2])
+    python = tmp_path / "python"
+    agent = SCRIPTS / "hostile_agent.py"
+    python.write_text(f'#!/bin/sh\nHOSTILE={hostile} REST={rest} exec {agent} "$@"\n')
+    python.chmod(0o755)
+    with LoopbackSshd.start() as server, terminal(120, 40) as shown:
+        written = run_at(
+            shown,
+            *(str(ADAPTER), "ssh", "-H", "127.0.0.1", "--python", str(python), "--grace", "0.1"),
+            *("--link-timeout", "5"),
+            *("--code", str(tmp_path), "--contract", "env", "--command", "true"),
+            env={"SLURM_ADAPTER_SSH_CONFIG": str(server.config), "HOME": str(tmp_path)},
+        )
+    assert b"job is done" in written
+    assert not obeyed(PANEL.sub(b"", written))
+    assert not re.search(rb"^slurm-adapter: job is done", written, re.MULTILINE)

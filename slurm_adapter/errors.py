@@ -95,14 +95,18 @@ def _escaped(letter: str) -> str:
     return f"\\x{ord(letter) - 0xDC00:02x}" if is_byte else ascii(letter)[1:-1]
 
 
+def printable_lines(text: str) -> str:
+    """Return a text as lines for people, those behind the first indented."""
+    first, *rest = map(printable, text.splitlines() or [""])
+    return "\n".join([first, *(f"  {line.removeprefix('  ')}" for line in rest)])
+
+
 def message(text: str) -> str:
     """Return the lines by which we say something: whoever wrote a part of it.
 
     No line but the first begins like one of ours.
     """
-    first, *rest = map(printable, text.splitlines() or [""])
-    lines = [line.removeprefix("  ") for line in rest]
-    return "\n".join([f"slurm-adapter: {first}", *(f"  {line}" for line in lines)])
+    return f"slurm-adapter: {printable_lines(text)}"
 
 
 def report(error: AdapterError) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import os
 import re
 import socket
@@ -17,6 +18,7 @@ import pytest
 from loopback import LoopbackSshd, why_no_sshd
 from slurm_adapter.cluster import Node
 from slurm_adapter.errors import AdapterError, message, printable, report
+from slurm_adapter.launch.observer import Observer
 from slurm_adapter.node.protocol.encoding import agent_frame
 from slurm_adapter.node.protocol.messages import (
     AgentMessage,
@@ -86,6 +88,14 @@ class TestPrintable:
 
     def test_what_stands_in_by_two_blanks_stays_so(self) -> None:
         assert message("first\n  second\nthird") == "slurm-adapter: first\n  second\n  third"
+
+
+def test_a_program_s_log_has_nothing_to_obey(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        for tell in (Observer().say, Observer().warn, Observer().note, Observer().detail):
+            tell(f"lost{FORGED}")
+    assert len(caplog.messages) == 4
+    assert not obeyed("".join(caplog.messages).encode())
 
 
 def run_at(shown: Terminal, *words: str, env: dict[str, str] | None = None) -> bytes:

@@ -10,6 +10,8 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from slurm_adapter.errors import printable_lines
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -38,19 +40,19 @@ class Observer:
 
     def say(self, text: str) -> None:
         """Hear what people should know: why a job ends, what is not confirmed."""
-        _log.info("%s", text)
+        _log.info("%s", printable_lines(text))
 
     def warn(self, text: str) -> None:
         """Hear of what may be wrong, and does not stop the start."""
-        _log.warning("%s", text)
+        _log.warning("%s", printable_lines(text))
 
     def note(self, text: str) -> None:
         """Hear of something that was done."""
-        _log.info("%s", text)
+        _log.info("%s", printable_lines(text))
 
     def detail(self, text: str) -> None:
         """Hear what only those want to know who look closely."""
-        _log.debug("%s", text)
+        _log.debug("%s", printable_lines(text))
 
     def planned(self, plan: Plan) -> None:
         """Learn what is about to be started; an `AdapterError` refuses it."""

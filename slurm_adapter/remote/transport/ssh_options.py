@@ -164,7 +164,7 @@ def check_options(
     Raises:
         BadValueError: for the first of them.
     """
-    for option in options.keys() - OPTIONS.keys():
+    for option in sorted(options.keys() - OPTIONS.keys()):
         if options[option] != defaults().get(option):
             place = where(option)
             raise BadValueError(

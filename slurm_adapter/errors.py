@@ -71,7 +71,7 @@ def printable(text: str) -> str:
     """Return a text as one line for people, in which everything is seen for what it is.
 
     Whatever has no mark of its own is escaped: what a terminal would obey, line ends, what turns
-    the direction of writing or takes no room, and bytes that are no text.
+    the direction of writing or takes no room, blanks but the usual one, and bytes that are no text.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -80,13 +80,12 @@ def printable(text: str) -> str:
 
 # Letters to Python, and nothing to the eye: joiners, fillers, vowels without a form.
 _UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")
-_WIDE_BLANKS = "\u00a0\u3000"
 
 
 def _is_seen(letter: str) -> bool:
     if letter in _UNSEEN or "\ufe00" <= letter <= "\ufe0f" or letter >= "\U000e0000":
         return False
-    return letter.isprintable() or letter in _WIDE_BLANKS
+    return letter.isprintable()
 
 
 def _escaped(letter: str) -> str:

@@ -1,4 +1,4 @@
-"""Frozen dataclasses for the floors that start with every rank.
+"""Frozen dataclasses for code that starts with every rank.
 
 The standard library's `dataclasses` loads `inspect` and compiles text for each class: 20 ms of
 the 35 ms that a rank's start may cost. This decorator gives what is used of it: an initialiser

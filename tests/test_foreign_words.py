@@ -59,7 +59,7 @@ class TestPrintable:
         [
             ("plain ~", "plain ~"),
             ("日本 é 🙂 ½°", "日本 é 🙂 ½°"),
-            ("full\u3000width", "full\u3000width"),
+            ("full\u3000width", r"full\u3000width"),
             (TITLE, r"\x1b]0;title\x07"),
             ("日本\x1b[2J", r"日本\x1b[2J"),
             ("\x9b2J", r"\x9b2J"),

@@ -116,7 +116,7 @@ class TestHints:
     def test_storage_is_left_out(self, tmp_path: Path) -> None:
         found = chosen(tmp_path, machines.MIXED, storage_hcas=("mlx5_3",))
         assert settings(found) == {"NCCL_IB_HCA": "=mlx5_0,mlx5_4"}
-        assert ("mlx5_3:1", "storage, as the site's hint has it") in found.rejected
+        assert ("mlx5_3:1", "storage, as the site's override has it") in found.rejected
 
     def test_rails_keep_their_order(self, tmp_path: Path) -> None:
         found = chosen(tmp_path, machines.MIXED, rails=("mlx5_4", "mlx5_0"), traffic_class=106)

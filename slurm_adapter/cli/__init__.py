@@ -1,4 +1,4 @@
-"""Floor 8: the command line."""
+"""The command line."""
 
 from __future__ import annotations
 

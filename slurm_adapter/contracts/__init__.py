@@ -1,4 +1,4 @@
-"""Floor 2: how a script learns its place. One file for each contract, the same small interface."""
+"""How a script learns its place. One file for each contract, the same small interface."""
 
 from __future__ import annotations
 

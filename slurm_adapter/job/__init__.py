@@ -1,1 +1,1 @@
-"""Floor 1: what to run, what one node must have, where its directories are found."""
+"""What to run, what one node must have, where its directories are found."""

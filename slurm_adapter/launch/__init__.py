@@ -1,1 +1,1 @@
-"""Floor 5: starting a job: on Slurm with sbatch, on hosts over SSH, or on this machine."""
+"""Starting a job: on Slurm with sbatch, on hosts over SSH, or on this machine."""

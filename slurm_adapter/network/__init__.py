@@ -1,1 +1,1 @@
-"""Floor 1: a node's networks, read from the kernel, and what NCCL and Gloo should use of them."""
+"""A node's networks, read from the kernel, and what NCCL and Gloo should use of them."""

@@ -72,7 +72,7 @@ def choose_gids(
     if GID_INDEX in given or "gid_index" in overrides:
         text = given.get(GID_INDEX, str(overrides.get("gid_index")))
         gids, warnings = _check_index(node, text, roce)
-        configured = Setting(GID_INDEX, text, "configured: the site's hint")
+        configured = Setting(GID_INDEX, text, "configured: the site's override")
         return Gids(gids, () if GID_INDEX in given else (configured,), warnings)
     gids = tuple(gid for port in roce if (gid := _best(port)) is not None)
     if FAMILY in given:

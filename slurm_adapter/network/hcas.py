@@ -57,7 +57,7 @@ def choose_hcas(
         find_nccl: asked for the version only where something depends on it.
 
     Raises:
-        ClusterUnfitError: where what the user has set or hinted at is not on this node.
+        ClusterUnfitError: where what the user has set or overridden is not on this node.
     """
     if given.get(DISABLE) == "1" or given.get("NCCL_NET", "").lower() == "socket":
         return Hcas(evidence="configured: RDMA is switched off by your variables")
@@ -83,7 +83,9 @@ def choose_hcas(
     gids = choose_gids(node, chosen, given, overrides, find_nccl)
     for variable, key in _FROM_OVERRIDES:
         if key in overrides and variable not in given:
-            settings.append(Setting(variable, str(overrides[key]), "configured: the site's hint"))
+            settings.append(
+                Setting(variable, str(overrides[key]), "configured: the site's override")
+            )
     return Hcas(
         ports=tuple(chosen),
         gids=gids.gids,
@@ -100,7 +102,7 @@ def _why_not(port: Port, overrides: Mapping[str, Any]) -> str:
         NcclList((name,), exact=True).takes(port.device, port.number)
         for name in _storage(overrides)
     ):
-        return "storage, as the site's hint has it"
+        return "storage, as the site's override has it"
     if not port.active:
         return "not active"
     if port.layer == ETHERNET and not any(gid.is_routable for gid in port.gids):

@@ -1,1 +1,1 @@
-"""Floor 7: everything that is drawn for people, and the same as a document for programs."""
+"""Everything that is drawn for people, and the same as a document for programs."""

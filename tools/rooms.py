@@ -77,5 +77,14 @@ def _heights(edges: Mapping[str, set[str]]) -> dict[str, int]:
 
 SMALL = frozenset(
     f"{name}.py"
-    for name in ("errors", "output", "paths", "quoting", "record", "record_help", "setting")
+    for name in (
+        "errors",
+        "output",
+        "paths",
+        "quoting",
+        "record",
+        "record_help",
+        "setting",
+        "signals",
+    )
 )

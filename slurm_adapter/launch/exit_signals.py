@@ -16,14 +16,11 @@ from slurm_adapter.node.system import signal_forwarding
 from slurm_adapter.output import complain
 
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Callable, Collection, Iterator
 
 
 @contextmanager
-def exiting_when_stopped(
-    *more: signal.Signals, but: Collection[signal.Signals] = ()
-) -> Iterator[None]:
+def exiting_when_stopped(*more: int, but: Collection[int] = ()) -> Iterator[None]:
     """End in order on a signal that means stop; while ranks run their supervisor heeds it.
 
     Args:

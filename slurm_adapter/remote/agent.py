@@ -7,11 +7,11 @@ of a job's together, `Requests` for one that answers.
 from __future__ import annotations
 
 import select
-import signal
 import threading
 import time
 from typing import TYPE_CHECKING
 
+from slurm_adapter import signals
 from slurm_adapter.errors import ClusterUnfitError, ending_signal, printable
 from slurm_adapter.node.protocol import framing
 from slurm_adapter.node.protocol.checked import read_agent_message
@@ -247,9 +247,8 @@ class Agent:
         if status == framing.UNHEARD:
             self.confirmed = True
             return "it heard nothing from here for too long, and has ended what ran there"
-        number = ending_signal(status)
-        if number in {one.value for one in signal.Signals}:
-            return f"its agent was ended by {signal.Signals(number).name}"
+        if (name := signals.name_of(ending_signal(status))) is not None:
+            return f"its agent was ended by {name}"
         self._hear_error()
         said = _last_lines(self._error)
         return f"its agent ended with status {status}" + (f": {said}" if said else "")

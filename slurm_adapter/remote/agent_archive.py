@@ -22,7 +22,17 @@ from pathlib import Path
 from slurm_adapter import errors
 
 _ROOMS = ("node", "contracts", "cluster", "network", "job")
-_FILES = ("plan", "quoting", "setting", "output", "record", "record_help", "paths", "errors")
+_FILES = (
+    "plan",
+    "quoting",
+    "setting",
+    "output",
+    "record",
+    "record_help",
+    "paths",
+    "errors",
+    "signals",
+)
 # A container's interpreter may be any: also one that could not even read our modules.
 _MAIN = """\
 import sys

@@ -6,9 +6,9 @@ The run does not notice: its own agent watches it, and is told by a signal to en
 from __future__ import annotations
 
 import os
-import signal
 import time
 
+from slurm_adapter import signals
 from slurm_adapter.errors import CLUSTER_UNFIT, ClusterUnfitError
 from slurm_adapter.node.agent import leftovers
 from slurm_adapter.node.agent.run_folder import RunFolder
@@ -137,7 +137,7 @@ class _Follower:
         self._channel.flush()
 
     def _obey(self, request: Request) -> None:
-        numbers = {Stop: signal.SIGTERM, Kill: signal.SIGKILL}
+        numbers = {Stop: signals.SIGTERM, Kill: signals.SIGKILL}
         pid = self._folder.agent() if type(request) in numbers else None
         if pid is None:
             return

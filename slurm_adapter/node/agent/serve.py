@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import time
 
+from slurm_adapter import signals
 from slurm_adapter.errors import AdapterError
 from slurm_adapter.node.agent.head_channel import unfit
 from slurm_adapter.node.job_files import cannot_run, make_referenced_directories
@@ -151,7 +151,7 @@ class _Agent:
         self._begun = self._ending = False
         self._terminator = Terminator(_AGAIN_S)
         for number in signal_forwarding.STOP_SIGNALS:
-            signal.signal(number, self._on_signal)
+            signals.handle(number, self._on_signal)
 
     def _on_signal(self, number: int, _: object) -> None:
         del number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from slurm_adapter import signals
 from slurm_adapter.errors import ending_signal
 from slurm_adapter.record import record
 
@@ -29,12 +30,8 @@ class Ended:
     @property
     def how(self) -> str:
         """Words for it: `exit status 3` or `signal SIGSEGV`."""
-        import signal  # 4 ms, only for words
-
-        number = ending_signal(self.status)
-        if number in {one.value for one in signal.Signals}:
-            return f"signal {signal.Signals(number).name}"
-        return f"exit status {self.status}"
+        name = signals.name_of(ending_signal(self.status))
+        return f"exit status {self.status}" if name is None else f"signal {name}"
 
 
 @record

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
 
+from slurm_adapter import signals
 from slurm_adapter.node.ranks.events import Ended, LineSplitter, Output
 from slurm_adapter.node.ranks.spawn import spawn
 from slurm_adapter.node.system import processes
@@ -58,7 +58,7 @@ class MachineFleet:
         os.set_blocking(self._waker, False)
         self.watch.add(self._woken, self._woken)
         # Not pidfd_open, which kernels of many clusters are too old for.
-        self._before = signal.signal(signal.SIGCHLD, lambda *_: self.wake())
+        self._before = signals.handle(signals.SIGCHLD, lambda *_: self.wake())
 
     def start(self, starts: Iterable[RankStart]) -> None:
         """Start ranks: all, or none where one cannot be.
@@ -71,7 +71,7 @@ class MachineFleet:
                 self._start(start)
         except BaseException:
             try:  # noqa: SIM105 - contextlib costs start-up time
-                self.send(signal.SIGKILL)
+                self.send(signals.SIGKILL)
             except OSError:  # no descriptor left to look with; they die with this process
                 pass
             raise
@@ -162,7 +162,7 @@ class MachineFleet:
             yield Ended(rank, status, time.monotonic())
         if reaped and self._terminated is not None and not self._ranks:
             # What a rank started as it ended, or what just then had no parent, is left by it.
-            self.send(signal.SIGTERM)
+            self.send(signals.SIGTERM)
 
     def running(self) -> set[int]:
         """Return the ranks that have not ended."""
@@ -174,7 +174,7 @@ class MachineFleet:
 
     def send(self, number: int) -> None:
         """Send a signal to all descendants, whatever session they are in; SIGTERM to each once."""
-        if number != signal.SIGTERM:
+        if number != signals.SIGTERM:
             processes.send_below(number)
             return
         terminated = self._terminated or set()
@@ -201,7 +201,7 @@ class MachineFleet:
             yield from self._read_all(pipe)
         for pipe in list(self._pipes):
             yield from self._let_go(pipe)
-        signal.signal(signal.SIGCHLD, self._before)
+        signals.handle(signals.SIGCHLD, self._before)
         self.watch.remove(self._woken)
         os.close(self._woken)
         os.close(self._waker)

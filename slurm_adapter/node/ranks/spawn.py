@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 
+from slurm_adapter import signals
 from slurm_adapter.errors import AdapterError, ClusterUnfitError
 from slurm_adapter.node.job_files import cannot_run, find_program
 from slurm_adapter.node.system import processes, signal_forwarding
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from slurm_adapter.plan import RankPlan
 
 _MOST_BYTES = 256
-_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+_IGNORED_BY_PYTHON = (signals.SIGPIPE, signals.SIGXFSZ)
 
 
 @record
@@ -149,8 +149,8 @@ def _become(
         if start.first is not None:
             os.close(tell)  # nobody is to wait so long: from here on the rank itself has begun
             tell = os.dup2(stderr, 2)
-            for number in (*signal_forwarding.STOP_SIGNALS, signal.SIGCHLD):  # our starter's own
-                signal.signal(number, signal.SIG_DFL)
+            for number in (*signal_forwarding.STOP_SIGNALS, signals.SIGCHLD):  # our starter's own
+                signals.handle(number, signals.SIG_DFL)
             start.first(stdout)
         if start.namespaces is not None:
             start.namespaces.enter()
@@ -161,7 +161,7 @@ def _become(
         tell = _arrange(stdout, stderr, tell)
         processes.restore_descriptor_limit()
         for number in _IGNORED_BY_PYTHON:
-            signal.signal(number, signal.SIG_DFL)
+            signals.handle(number, signals.SIG_DFL)
         os.execve(start.words[0], start.words, start.environment)  # noqa: S606
     except AdapterError as error:
         os._exit(complain(error))

@@ -7,8 +7,8 @@ it; elsewhere the one that is left ends the other one's processes, which it gets
 from __future__ import annotations
 
 import os
-import signal
 
+from slurm_adapter import signals
 from slurm_adapter.errors import ClusterUnfitError, signal_status
 from slurm_adapter.node.system import processes, signal_forwarding
 from slurm_adapter.node.system.namespaces import RefusedError
@@ -34,7 +34,7 @@ def run_contained(inner: Callable[[], int]) -> int:
         ClusterUnfitError: where there may be no process more.
     """
     forwarding = _TerminalForwarding()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, no end of a child could be seen
+    signals.handle(signals.SIGCHLD, signals.SIG_DFL)  # ignored, no end of a child could be seen
     try:
         return run_in_pid_namespace(inner, forwarding)
     except RefusedError:
@@ -65,24 +65,24 @@ class _TerminalForwarding(StopForwarding):
             send(init, signal_forwarding.forwarded_as(number))
 
         def stop(number: int, _: object) -> None:
-            send(init, signal.SIGSTOP)
-            signal.signal(number, signal.SIG_DFL)
+            send(init, signals.SIGSTOP)
+            signals.handle(number, signals.SIG_DFL)
             os.kill(os.getpid(), number)
             # Here it stands still until somebody has it go on.
-            signal.signal(number, stop)
-            send(init, signal.SIGCONT)
+            signals.handle(number, stop)
+            send(init, signals.SIGCONT)
 
         for number in self._heeded:
-            signal.signal(number, forward)
-        if signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN:
-            signal.signal(signal.SIGTSTP, stop)
+            signals.handle(number, forward)
+        if signals.handler_of(signals.SIGTSTP) != signals.SIG_IGN:
+            signals.handle(signals.SIGTSTP, stop)
 
 
 def _run_below(inner: Callable[[], int], forwarding: StopForwarding) -> int:
     """Run a function in a child of this process, and see that nothing of it stays."""
     processes.become_subreaper()
     # That signal, as one that is stopped at the terminal hears of no other.
-    die_with_parent = processes.dying_with_parent(signal.SIGCONT)
+    die_with_parent = processes.dying_with_parent(signals.SIGCONT)
     try:
         answers, tell = os.pipe()
         child = os.fork()
@@ -127,9 +127,9 @@ def _end_with_parent(parent: int) -> None:
         del number
         if os.getppid() != parent:
             processes.kill_all(_below)
-            os._exit(signal_status(signal.SIGKILL))
+            os._exit(signal_status(signals.SIGKILL))
 
-    signal.signal(signal.SIGCONT, look)
+    signals.handle(signals.SIGCONT, look)
 
 
 def _below() -> list[int] | None:

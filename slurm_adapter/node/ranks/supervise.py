@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 
+from slurm_adapter import signals
 from slurm_adapter.errors import printable, signal_status
 from slurm_adapter.node.ranks.events import Lost
 from slurm_adapter.node.ranks.first_failure import FirstFailure
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
             """Let go of pipes and descriptors; return the output that was still in them."""
 
 
-STOP_DETACHED = signal.SIGUSR1
+STOP_DETACHED = signals.SIGUSR1
 """What ends a detached job by way of its head, to which the others mean nobody but itself."""
 _POLL_S = 0.5
 
@@ -81,7 +81,7 @@ class Supervisor:
         grace_s: float,
         node: Callable[[int], str] = str,
         tick: Callable[[], float] | None = None,
-        ends: Sequence[signal.Signals] = STOP_SIGNALS,
+        ends: Sequence[int] = STOP_SIGNALS,
         heed_signals: bool = True,
     ) -> None:
         """Take over a fleet.
@@ -133,7 +133,7 @@ class Supervisor:
             self._say_last_words()
         except BaseException:
             if not self._apart:
-                self._fleet.send(signal.SIGKILL)
+                self._fleet.send(signals.SIGKILL)
             raise
         finally:
             for number, handler in before.items():
@@ -164,7 +164,7 @@ class Supervisor:
             # Nobody may be reading, and then there is no way back to the loop: not even a signal
             # ends a write. The ranks can be told all the same, and the second one gives up on it.
             if len(self._signals) > 1:
-                self._fleet.send(signal.SIGKILL)
+                self._fleet.send(signals.SIGKILL)
                 raise _UnreadError
             self._end_for_signal()
 
@@ -189,7 +189,7 @@ class Supervisor:
         count = len(self._signals)  # one may come in while this one is being heeded
         if count and not self._heeded:
             first = self._signals[0]
-            name = "stopped" if first == STOP_DETACHED else signal.Signals(first).name
+            name = "stopped" if first == STOP_DETACHED else signals.name_of(first)
             if not self._ending:
                 self._end_for_signal()
             self._say(f"{name}: ending {self._ending}; once more kills at once")
@@ -241,7 +241,7 @@ class Supervisor:
             self._lost_status = self._signal_status()
         except OSError as error:
             lost = isinstance(error, BrokenPipeError)
-            self._lost_status = signal_status(signal.SIGPIPE) if lost else os.EX_IOERR
+            self._lost_status = signal_status(signals.SIGPIPE) if lost else os.EX_IOERR
             why = "nobody reads the output any more" if lost else f"output lost: {error.strerror}"
             if self._apart:
                 self._say(why)
@@ -265,7 +265,7 @@ class Supervisor:
 
     def _signal_status(self) -> int:
         first = self._signals[0]
-        return signal_status(signal.SIGTERM if first == STOP_DETACHED else first)
+        return signal_status(signals.SIGTERM if first == STOP_DETACHED else first)
 
     def _status(self) -> int:
         if self._signals:

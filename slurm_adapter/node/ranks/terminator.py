@@ -5,7 +5,7 @@ Pure: it is told the time, and says what to send. Who sends it, and to whom, it 
 
 from __future__ import annotations
 
-import signal
+from slurm_adapter import signals
 
 _NEVER = float("inf")
 
@@ -39,16 +39,16 @@ class Terminator:
         self.begun, self._term_due = True, False
         self._kill_at_s = now_s
 
-    def due(self, now_s: float) -> signal.Signals | None:
+    def due(self, now_s: float) -> int | None:
         """Return what is to be sent now, once each time it is due."""
         if self._term_due:
             self._term_due = False
-            return signal.SIGTERM
+            return signals.SIGTERM
         if now_s < self._kill_at_s:
             return None
         self.killed_at_s = min(self.killed_at_s, now_s)
         self._kill_at_s = now_s + self._again_s
-        return signal.SIGKILL
+        return signals.SIGKILL
 
     def wait_s(self, now_s: float) -> float:
         """Return the seconds until something is due; infinite where nothing has begun."""

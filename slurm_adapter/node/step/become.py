@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
+from slurm_adapter import signals
 from slurm_adapter.contracts.place import NODE_LOGS
 from slurm_adapter.errors import BadValueError, ClusterUnfitError
 from slurm_adapter.network.addresses import check_port_free, is_own_address
@@ -61,8 +61,8 @@ def become(ready: Ready, environment: Mapping[str, str], *, log: bool = False) -
 def _become(command: list[str], environment: Mapping[str, str], output: int | None) -> NoReturn:
     # Python ignores these two, and what is ignored stays so in the program that comes next: a
     # shell's `yes | head -1` would complain instead of ending.
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)
+    for number in (signals.SIGPIPE, signals.SIGXFSZ):
+        signals.handle(number, signals.SIG_DFL)
     before = os.dup(2)  # where to complain, should it not work out
     if output is not None:
         os.dup2(output, 1)

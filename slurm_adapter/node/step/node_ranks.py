@@ -7,8 +7,8 @@ on. What they mean is the ranks' own affair, and when the time is over the daemo
 from __future__ import annotations
 
 import os
-import signal
 
+from slurm_adapter import signals
 from slurm_adapter.node.job_files import make_folder, make_referenced_directories, working_directory
 from slurm_adapter.node.ranks.events import Output
 from slurm_adapter.node.ranks.machine import MachineFleet
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 GRACE_S = 10.0
 """Seconds from SIGTERM to SIGKILL for the ranks that one which failed has left."""
-_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+_ENDING = (signals.SIGTERM, signals.SIGINT, signals.SIGHUP, signals.SIGQUIT)
 _PASSED_ON = (
     *_ENDING,
-    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGXCPU),
-    *(signal.SIGCONT, signal.SIGTSTP),
+    *(signals.SIGUSR1, signals.SIGUSR2, signals.SIGALRM, signals.SIGXCPU),
+    *(signals.SIGCONT, signals.SIGTSTP),
 )
 
 
@@ -87,8 +87,8 @@ class _Node:
 
     def run(self, starts: list[RankStart], ready: Ready) -> int:
         for one in _PASSED_ON:
-            if signal.getsignal(one) is not signal.SIG_IGN:
-                signal.signal(one, self._on_signal)
+            if signals.handler_of(one) != signals.SIG_IGN:
+                signals.handle(one, self._on_signal)
         try:
             self._fleet.start(starts)
         finally:

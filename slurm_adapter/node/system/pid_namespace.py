@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 
+from slurm_adapter import signals
 from slurm_adapter.node.system import calls, processes, signal_forwarding
 from slurm_adapter.node.system.namespaces import RefusedError, enter_own
 
@@ -30,12 +30,12 @@ class StopForwarding:
     def in_child(self) -> None:
         """Called in init's parent before there is an init: they are not for this process."""
         for number in signal_forwarding.STOP_SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
+            signals.handle(number, signals.SIG_IGN)
 
     def in_init(self) -> None:
         """Called in init, before anybody may send it something."""
         for number in signal_forwarding.STOP_SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
+            signals.handle(number, signals.SIG_DFL)
 
     def in_starter(self, init: int) -> None:
         """Called in this process, before it waits for the end of init."""
@@ -44,7 +44,7 @@ class StopForwarding:
             send(init, number)
 
         for number in signal_forwarding.STOP_SIGNALS:
-            signal.signal(number, forward)
+            signals.handle(number, forward)
 
 
 def send(pid: int, number: int) -> None:

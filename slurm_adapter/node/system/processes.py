@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 
+from slurm_adapter import signals
 from slurm_adapter.errors import exit_status
 from slurm_adapter.node.system import calls
 
@@ -26,7 +26,7 @@ def become_subreaper() -> None:
     calls.become_subreaper()
 
 
-def dying_with_parent(number: int = signal.SIGKILL) -> Prepare:
+def dying_with_parent(number: int = signals.SIGKILL) -> Prepare:
     """Return what a child runs before its program: it ends when this process is killed.
 
     `number` is the signal that tells it, for one that has something to do first.
@@ -36,14 +36,14 @@ def dying_with_parent(number: int = signal.SIGKILL) -> Prepare:
     def before_program() -> None:
         calls.die_with_parent(number)
         if os.getppid() != parent:  # it died in between
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signals.SIGKILL)
 
     return before_program
 
 
 def die_with_parent() -> None:
     """Have the kernel kill this process when its parent ends; a parent that is gone is missed."""
-    calls.die_with_parent(signal.SIGKILL)
+    calls.die_with_parent(signals.SIGKILL)
 
 
 def descendants(pid: int) -> list[int]:
@@ -99,7 +99,7 @@ def kill_all(find: Callable[[], list[int] | None]) -> int:
     while (found := find()) is not None and time.monotonic() < deadline:
         killed.update(found)
         for pid in found:
-            _send(pid, signal.SIGKILL)
+            _send(pid, signals.SIGKILL)
         time.sleep(_AGAIN_S)
     return len(killed)
 
